@@ -1,4 +1,4 @@
-"""Options that hold for every test folder: Hypothesis profiles, where it stores examples, and what the header names."""
+"""For every test folder: Hypothesis profiles and storage, markers, and the PostgreSQL named in the header."""
 
 import importlib.metadata
 import os
@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+_ROOT = Path(__file__).parent.parent
 # Its default is a folder in the source tree.
-os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parent.parent / ".pytest_cache" / "hypothesis"))
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(_ROOT / ".pytest_cache" / "hypothesis"))
 
 # Databases make examples slow now and then, so no profile has a deadline.
-_slow = [HealthCheck.too_slow]
-settings.register_profile("default", deadline=None, max_examples=40, suppress_health_check=_slow, print_blob=True)
+_SLOW = [HealthCheck.too_slow]
 settings.register_profile(
-    "soak", deadline=None, max_examples=10_000, suppress_health_check=_slow, print_blob=True, database=None
+    "default", deadline=None, max_examples=40, suppress_health_check=_SLOW, print_blob=True
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=10_000, suppress_health_check=_SLOW, print_blob=True, database=None
 )
 settings.load_profile("default")
 

@@ -1,10 +1,12 @@
 """
 Makes .venv hold exactly what requirements.lock says, and the project itself, editable.
 
-Runs first in every make target, on the bare `python3` of the machine, so it needs nothing but the standard library
-and reads as Python 3.9. When the stamp in .venv fits, it returns within milliseconds and writes nothing: a second
-user can work with an environment that the first one made.
+Runs first in every make target, on the bare `python3` of the machine, so it needs nothing but the standard
+library and runs on Python 3.9, if only to say what is missing. When the stamp in .venv fits, it returns at once
+and writes nothing: a second user can work with an environment that the first one made.
 """
+
+from __future__ import annotations
 
 import fcntl
 import hashlib
@@ -13,7 +15,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -21,10 +22,18 @@ LOCK = ROOT / "requirements.lock"
 STAMP = VENV / ".fencerow-stamp"
 OLDEST = (3, 11)
 KEPT = {"pip", "setuptools", "wheel", "fencerow"}  # not in the lock, and not to be removed
-# One sentence each, because the reader is someone whose first `make demo` just failed.
-NO_PYTHON = "Fencerow needs Python 3.11 or newer and none was found. Install one, or say which: make PYTHON=/path/to/python3 …"
-NO_VENV = "{python} cannot make virtual environments. Install its venv module (Debian: apt install python3-venv) or uv."
-NOT_MINE = "{path} does not fit requirements.lock and this user may not change it. Remove it, or run make as its owner."
+NO_PYTHON = (
+    "Fencerow needs Python 3.11 or newer and none was found. "
+    "Install one, or say where it is: make PYTHON=/path/to/python3 …"
+)
+NO_VENV = (
+    "{python} cannot make virtual environments. "
+    "Install its venv module (Debian: apt install python3-venv) or put uv on PATH."
+)
+NOT_MINE = (
+    "{path} does not fit requirements.lock and this user may not change it. "
+    "Run make as its owner once, or work in a clone of your own."
+)
 
 
 def main() -> int:
@@ -53,14 +62,14 @@ def main() -> int:
 
 
 def _fingerprint() -> str:
-    """The lock, the project's metadata and the place: a moved or copied tree has scripts that point elsewhere."""
+    """Lock, metadata and place: in a moved or copied tree the scripts of .venv point elsewhere."""
     seen = hashlib.sha256()
     for part in (LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), os.fsencode(VENV)):
         seen.update(hashlib.sha256(part).digest())
     return seen.hexdigest()
 
 
-def _stamp() -> Optional[str]:
+def _stamp() -> str | None:
     try:
         return STAMP.read_text() if _usable() else None
     except OSError:
@@ -68,7 +77,7 @@ def _stamp() -> Optional[str]:
 
 
 def _usable() -> bool:
-    """False when the environment is absent, half made, copied from elsewhere, or its interpreter was removed."""
+    """False when .venv is absent, half made, copied from elsewhere, or its interpreter was removed."""
     try:
         first = (VENV / "bin" / "activate").read_text()
     except OSError:
@@ -87,7 +96,7 @@ def _python() -> str:
     raise SystemExit(NO_PYTHON)
 
 
-def _create(python: str, uv: Optional[str]) -> None:
+def _create(python: str, uv: str | None) -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     if subprocess.run([python, "-m", "venv", str(VENV)], check=False, capture_output=True).returncode == 0:
         return
@@ -97,7 +106,7 @@ def _create(python: str, uv: Optional[str]) -> None:
     _run([uv, "venv", "--quiet", "--seed", "--python", python, str(VENV)])
 
 
-def _install(uv: Optional[str]) -> None:
+def _install(uv: str | None) -> None:
     python = str(VENV / "bin" / "python")
     if uv:
         os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
@@ -108,17 +117,17 @@ def _install(uv: Optional[str]) -> None:
     extra = _installed(python) - _locked() - KEPT
     if extra:
         _run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *sorted(extra)])
-    # The build backend is in the lock: nothing is fetched here, and the project's own dependencies are not resolved again.
+    # The build backend is in the lock: nothing is fetched here and no dependency is resolved again.
     _run([*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
 
 
-def _installed(python: str) -> "set[str]":
-    listing = "import importlib.metadata as m; print(*{d.metadata['Name'] for d in m.distributions()}, sep='\\n')"
+def _installed(python: str) -> set[str]:
+    listing = "import importlib.metadata as m; print(*{d.name for d in m.distributions()})"
     answer = subprocess.run([python, "-c", listing], check=True, capture_output=True, text=True)
     return {_normal(name) for name in answer.stdout.split()}
 
 
-def _locked() -> "set[str]":
+def _locked() -> set[str]:
     return {_normal(line.split("==")[0]) for line in LOCK.read_text().splitlines() if "==" in line}
 
 
@@ -126,7 +135,7 @@ def _normal(name: str) -> str:
     return name.strip().lower().replace("_", "-").replace(".", "-")
 
 
-def _run(command: List[str]) -> None:
+def _run(command: list[str]) -> None:
     if subprocess.run(command, check=False).returncode != 0:
         raise SystemExit(f"make: this step of making .venv failed: {' '.join(command)}")
 
