@@ -154,6 +154,7 @@ class Keeper:
         # Whoever makes the server stand holds the lock shared meanwhile, so this answer cannot change below
         # us.
         if self.places.standing.exists():
+            say("no user is left; standing")
             locks.unlock(self.use)
             return False
         say("stopping: no user is left")

@@ -1,0 +1,1 @@
+"""The command line: `fencerow` and its groups of commands."""
