@@ -2,8 +2,8 @@
 Makes .venv hold exactly what requirements.lock says, and the project itself, editable.
 
 Runs first in every make target, on the bare `python3` of the machine, so it needs nothing but the standard
-library and runs on Python 3.9, if only to say what is missing. When the stamp in .venv fits, it returns at once
-and writes nothing: a second user can work with an environment that the first one made.
+library and runs on Python 3.9, if only to say what is missing. When the stamp in .venv fits, it returns at
+once and writes nothing: a second user can work with an environment that the first one made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_VENV = (
     "Install its venv module (Debian: apt install python3-venv) or put uv on PATH."
 )
 NOT_MINE = (
-    "{path} does not fit requirements.lock and this user may not change it. "
+    "{path} is of another lock or of a Python that this user cannot run, and this user may not change it. "
     "Run make as its owner once, or work in a clone of your own."
 )
 

@@ -1,4 +1,4 @@
-"""The files that the tidy tests read. Checks are functions from text to faults, so that each can be shown a bad one."""
+"""The files that the tidy tests read. A check goes from text to faults, so that it can be shown a bad one."""
 
 import ast
 from collections.abc import Iterator
