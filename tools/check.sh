@@ -25,8 +25,8 @@ gate() {
 
 gate "ruff check" "$bin/ruff" check --quiet .
 gate "ruff format" "$bin/ruff" format --quiet --check .
-gate "mypy --strict" "$bin/mypy" --strict src
-gate "pyright" "$bin/basedpyright" --warnings src
+gate "mypy --strict" "$bin/mypy" --strict
+gate "pyright" "$bin/basedpyright" --warnings
 gate "import contract" "$bin/lint-imports"
 gate "tidy tests" "$bin/python" -m pytest -q -p no:xdist tests/tidy
 gate "generated pages" "$bin/python" tools/transitions.py --check

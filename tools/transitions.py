@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
             print(text, end="")
             return 0
         case _:
-            print(__doc__.strip(), file=sys.stderr)
+            print((__doc__ or "").strip(), file=sys.stderr)
             return 2
 
 

@@ -11,6 +11,7 @@ from tests.tidy.sqltree import CLAUSES, SCHEMA, SqlFile, header, is_definer, set
 CALLED = {"jobs", "queues", "workers", "inspect"}
 SKIP = enums.LockWaitPolicy.LockWaitSkip
 KNOWN = {SCHEMA, "pg_catalog"}
+CLOCK_WORDS = ("SVFOP_CURRENT_TIME", "SVFOP_CURRENT_DATE", "SVFOP_LOCALTIME")
 CLOCKS = {"clock_timestamp", "statement_timestamp", "transaction_timestamp", "now", "timeofday"}
 
 
@@ -18,11 +19,8 @@ def named_as_its_file(file: SqlFile) -> list[str]:
     if file.folder == "schema":
         return []
     made = [dotted(node.funcname) for node in file.functions]
-    made += [
-        f"{node.view.schemaname}.{node.view.relname}"
-        for node in file.statements
-        if isinstance(node, ast.ViewStmt)
-    ]
+    views = (node.view for node in file.statements if isinstance(node, ast.ViewStmt))
+    made += [f"{view.schemaname}.{view.relname}" for view in views if view]
     return (
         []
         if set(made) == {f"{SCHEMA}.{file.stem}"}
@@ -42,7 +40,10 @@ def has_header(file: SqlFile) -> list[str]:
         return [f"{file.name}: {fault}"]
     faults = [] if name == file.stem else [f"{file.name}: the header speaks of {name}"]
     if transition.startswith("reads "):
-        faults += [f"{file.name}: says that it reads, but writes {table}" for table in sorted(writes(file))]
+        faults += [
+            f"{file.name}: says that it reads, but has {verb} on {table}"
+            for table, verb in sorted(writes(file))
+        ]
     elif " -> " not in transition:
         faults.append(f"{file.name}: the header states no `from -> to`")
     if tuple(clauses) != CLAUSES:
@@ -119,9 +120,7 @@ def reads_one_clock(file: SqlFile) -> list[str]:
             name = dotted(node.funcname).removeprefix("pg_catalog.")
             if name in CLOCKS:
                 faults.append(f"{file.name}: {name}() instead of {SCHEMA}.now()")
-        if isinstance(node, ast.SQLValueFunction) and node.op.name.startswith(
-            ("SVFOP_CURRENT_TIME", "SVFOP_CURRENT_DATE", "SVFOP_LOCALTIME")
-        ):
+        if isinstance(node, ast.SQLValueFunction) and node.op and node.op.name.startswith(CLOCK_WORDS):
             faults.append(f"{file.name}: {node.op.name} instead of {SCHEMA}.now()")
     return faults
 
@@ -165,14 +164,25 @@ RULES: tuple[Callable[[SqlFile], list[str]], ...] = (
 )
 
 
-def writes(file: SqlFile) -> set[str]:
-    """The tables of the space that the file's functions insert into, update or delete from."""
-    return {
-        node.relation.relname
-        for root in file.queries
-        for node in walk(root)
-        if isinstance(node, ast.InsertStmt | ast.UpdateStmt | ast.DeleteStmt | ast.MergeStmt)
+def writes(file: SqlFile) -> set[tuple[str, str]]:
+    """What the file's functions do to which table: (table, insert, update or delete)."""
+    verbs = {
+        ast.InsertStmt: "insert",
+        ast.UpdateStmt: "update",
+        ast.DeleteStmt: "delete",
+        ast.MergeStmt: "merge",
     }
+    found = set()
+    for root in file.queries:
+        for node in walk(root):
+            match node:
+                case ast.InsertStmt() | ast.UpdateStmt() | ast.DeleteStmt() | ast.MergeStmt():
+                    assert node.relation
+                    assert node.relation.relname
+                    found.add((node.relation.relname, verbs[type(node)]))
+                case _:
+                    pass
+    return found
 
 
 def dotted(parts: Any) -> str:
@@ -197,7 +207,7 @@ def _is_join(select: ast.SelectStmt) -> bool:
 
 def _has_star(targets: Any) -> bool:
     return any(
-        isinstance(target.val, ast.ColumnRef) and isinstance(target.val.fields[-1], ast.A_Star)
+        isinstance(target.val, ast.ColumnRef) and isinstance((target.val.fields or (None,))[-1], ast.A_Star)
         for target in targets or ()
     )
 

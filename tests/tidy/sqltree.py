@@ -35,33 +35,37 @@ class SqlFile:
 
 def read(name: str, text: str) -> SqlFile:
     path = Path(name)
-    statements = tuple(raw.stmt for raw in parse_sql(text))
+    statements = tuple(parse(text))
     functions = [node for node in statements if isinstance(node, ast.CreateFunctionStmt)]
     queries: list[ast.Node] = []
     for function in functions:
         match option(function, "language").sval:
             case "sql":
-                queries += [raw.stmt for raw in parse_sql(option(function, "as")[0].sval)]
+                queries += parse(option(function, "as")[0].sval)
             case "plpgsql":
                 pass
             case other:
                 raise AssertionError(f"{name}: language {other}")
     if any(option(function, "language").sval == "plpgsql" for function in functions):
         for source in _expressions(parse_plpgsql(text.replace(f"{SCHEMA}.", f"{STAND_IN}."))):
-            queries += [raw.stmt for raw in parse_sql(source.replace(f"{STAND_IN}.", f"{SCHEMA}."))]
+            queries += parse(source.replace(f"{STAND_IN}.", f"{SCHEMA}."))
         # The parser leaves out what a composite variable is first set to.
         for first in re.findall(rf"^\s+\w+ {SCHEMA}\.\w+ :=\s*(.+?);$", text, re.MULTILINE | re.DOTALL):
-            queries += [raw.stmt for raw in parse_sql(f"SELECT {first}")]
+            queries += parse(f"SELECT {first}")
     return SqlFile(name, path.parent.name, path.stem, text, statements, tuple(queries))
 
 
+def parse(text: str) -> list[ast.Node]:
+    return [raw.stmt for raw in parse_sql(text) if raw.stmt is not None]
+
+
 def option(function: ast.CreateFunctionStmt, wanted: str) -> Any:
-    return next((given.arg for given in function.options if given.defname == wanted), None)
+    return next((given.arg for given in function.options or () if given.defname == wanted), None)
 
 
 def settings(function: ast.CreateFunctionStmt) -> dict[str, list[Any]]:
     """The SET clauses: name → values."""
-    given = [part.arg for part in function.options if part.defname == "set"]
+    given = [part.arg for part in function.options or () if part.defname == "set"]
     return {clause.name: [value.val.sval for value in clause.args] for clause in given}
 
 

@@ -1,11 +1,9 @@
 """Who writes which table. A job's state is where its ticket is, so this lists all that can move a job."""
 
-from pglast import ast
-
 from tests.tidy.sources import named, sql_files
-from tests.tidy.sqltree import SqlFile, read, walk
+from tests.tidy.sql_rules import writes
+from tests.tidy.sqltree import SqlFile, read
 
-VERBS = {ast.InsertStmt: "insert", ast.UpdateStmt: "update", ast.DeleteStmt: "delete"}
 # table → verb → files: an unlisted file may not write, a listed one that no longer does is struck off.
 WRITERS: dict[str, dict[str, set[str]]] = {
     "job": {"insert": {"jobs/enqueue_many"}, "delete": {"jobs/purge"}},
@@ -45,11 +43,9 @@ WRITERS: dict[str, dict[str, set[str]]] = {
 def writers(files: list[SqlFile]) -> dict[str, dict[str, set[str]]]:
     found: dict[str, dict[str, set[str]]] = {table: {} for table in WRITERS}
     for file in files:
-        for root in file.queries:
-            for node in walk(root):
-                verb = VERBS.get(type(node))
-                if verb and node.relation.relname in found:
-                    found[node.relation.relname].setdefault(verb, set()).add(f"{file.folder}/{file.stem}")
+        for table, verb in writes(file):
+            if table in found:
+                found[table].setdefault(verb, set()).add(f"{file.folder}/{file.stem}")
     return found
 
 
