@@ -1,0 +1,65 @@
+"""Every bound, in one place, with its unit. SQL repeats those that other clients must meet as CHECK constraints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PRIORITY_DEFAULT: Final = 100
+PRIORITY_MIN: Final = -32768
+PRIORITY_MAX: Final = 32767
+
+QUEUE_NAME_MAX: Final = 63
+TASK_NAME_MAX: Final = 200
+KEY_CHARACTERS_MAX: Final = 200
+SCHEMA_NAME_BYTES_MAX: Final = 63
+TAGS_MAX: Final = 20
+TAG_CHARACTERS_MAX: Final = 100
+
+PAYLOAD_BYTES_MAX: Final = 256 * 1024
+PAYLOAD_DEPTH_MAX: Final = 64
+RESULT_BYTES_MAX: Final = 64 * 1024
+HEADERS_BYTES_MAX: Final = 16 * 1024
+ERROR_CHARACTERS_MAX: Final = 8 * 1024
+REASON_CHARACTERS_MAX: Final = 500
+
+ATTEMPTS_DEFAULT: Final = 20
+ATTEMPTS_MAX: Final = 1000
+BACKOFF_BASE_SECONDS: Final = 2.0
+BACKOFF_CAP_SECONDS: Final = 3600.0
+DELAY_SECONDS_MAX: Final = 365 * 86400.0
+TIMEOUT_SECONDS_DEFAULT: Final = 3600.0
+TIMEOUT_SECONDS_MAX: Final = 365 * 86400.0
+KEEP_SECONDS_DEFAULT: Final = 7 * 86400.0
+KEEP_FAILED_SECONDS_DEFAULT: Final = 30 * 86400.0
+
+LEASE_SECONDS_DEFAULT: Final = 30.0
+LEASE_SECONDS_MIN: Final = 1.0
+LEASE_SECONDS_MAX: Final = 86400.0
+LEASE_CLAIMS_MAX: Final = 50_000
+
+LOCK_TIMEOUT_SECONDS: Final = 1.0
+STATEMENT_TIMEOUT_SECONDS: Final = 5.0
+WATCHDOG_SECONDS: Final = 8.0
+CONNECT_TIMEOUT_SECONDS: Final = 5
+
+CLAIM_BATCH_MAX: Final = 1000
+SETTLE_BATCH_MAX: Final = 1000
+ENQUEUE_BATCH_MAX: Final = 10_000
+CONCURRENCY_DEFAULT: Final = 10
+CONCURRENCY_MAX: Final = 10_000
+PROCESSES_MAX: Final = 256
+GRACE_SECONDS_DEFAULT: Final = 25.0
+POLL_SECONDS: Final = 1.0
+POLL_SECONDS_WITHOUT_NOTIFY: Final = 0.25
+POLL_JITTER: Final = 0.25
+SWEEP_SECONDS: Final = 1.0
+WATERMARK_LAG_SECONDS: Final = 0.2
+FULL_SCAN_SECONDS_MIN: Final = 0.25
+FULL_SCAN_COST_FACTOR: Final = 40.0
+
+INT64_MAX: Final = 2**63 - 1
+
+
+def margin_seconds(lease_seconds: float) -> float:
+    """How long before the end of its lease a process stops trusting it (I7)."""
+    return min(lease_seconds / 4, max(1.0, lease_seconds / 10))

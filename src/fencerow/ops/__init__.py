@@ -1,0 +1,1 @@
+"""All database operations, by what they act on."""
