@@ -19,7 +19,7 @@ done
 # A lock that exists is a preference: `make lock` keeps its versions unless pyproject.toml excludes them,
 # `make lock UPGRADE=1` takes the newest.
 [ -z "${UPGRADE:-}" ] && [ -f requirements.lock ] && cp requirements.lock "$scratch/requirements.lock"
-"$scratch/venv/bin/uv" --no-config pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+"$scratch/venv/bin/uv" --no-config --system-certs pip compile --quiet --universal --generate-hashes --no-emit-index-url \
   --default-index https://pypi.org/simple --python-version 3.11 --all-extras --group dev \
   --no-emit-package fencerow --custom-compile-command "make lock" \
   --output-file "$scratch/requirements.lock" pyproject.toml

@@ -108,17 +108,24 @@ def _create(python: str, uv: str | None) -> None:
 
 def _install(uv: str | None) -> None:
     python = str(VENV / "bin" / "python")
-    if uv:
-        os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
-        install = [uv, "pip", "install", "--quiet", "--python", python]
-    else:
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run([*install, "--require-hashes", "-r", str(LOCK)])
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    locked = ["--require-hashes", "-r", str(LOCK)]
+    if not (uv and _install_by_uv([uv, "pip", "install", "--quiet", "--python", python, *locked])):
+        _run([*pip, *locked])
     extra = _installed(python) - _locked() - KEPT
     if extra:
         _run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *sorted(extra)])
     # The build backend is in the lock: nothing is fetched here and no dependency is resolved again.
-    _run([*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+
+
+def _install_by_uv(command: list[str]) -> bool:
+    """uv is several times faster, but has an index and certificates of its own: where it fails, pip may not."""
+    settings = {"UV_PYTHON_DOWNLOADS": "never", "UV_SYSTEM_CERTS": "true", **os.environ}
+    if subprocess.run(command, env=settings, check=False).returncode == 0:
+        return True
+    print("make: uv could not install the lock (above); trying pip", flush=True)
+    return False
 
 
 def _installed(python: str) -> set[str]:
