@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["fencerow.testing.plugin"]
+
 _ROOT = Path(__file__).parent.parent
 # Its default is a folder in the source tree.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(_ROOT / ".pytest_cache" / "hypothesis"))
