@@ -44,7 +44,9 @@ def test_settings_are_the_callers_and_ours(make: Make) -> None:
 
     assert ask(cluster, "SHOW work_mem") == "7MB"
     assert ask(cluster, "SHOW jit") == "off"
-    assert ask(cluster, "SELECT reset_val FROM pg_settings WHERE name = 'application_name'") == "it's a \\ name"
+    assert (
+        ask(cluster, "SELECT reset_val FROM pg_settings WHERE name = 'application_name'") == "it's a \\ name"
+    )
 
 
 def test_a_wrong_setting_is_reported_with_the_log(make: Make) -> None:
@@ -57,10 +59,12 @@ def test_a_wrong_setting_is_reported_with_the_log(make: Make) -> None:
 def test_no_port_is_open(make: Make) -> None:
     cluster = make()
     cluster.start()
-    links = [os.readlink(path) for path in Path(f"/proc/{cluster.pid}/fd").iterdir()]
+    links = [str(path.readlink()) for path in Path(f"/proc/{cluster.pid}/fd").iterdir()]
     sockets = {link[8:-1] for link in links if link.startswith("socket:")}
     ports = {
-        line.split()[9] for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]
+        line.split()[9]
+        for kind in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]
     }
 
     assert sockets
@@ -95,7 +99,13 @@ def test_a_long_path_with_spaces_and_foreign_letters(make: Make, binaries: Binar
 def test_the_callers_locale_and_postgres_variables_do_not_matter(
     make: Make, binaries: Binaries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"LC_ALL": "xx", "LANG": "yy_YY", "PGPORT": "1", "PGDATA": "/nowhere", "TZ": "No/Where"}.items():
+    for name, value in {
+        "LC_ALL": "xx",
+        "LANG": "yy_YY",
+        "PGPORT": "1",
+        "PGDATA": "/nowhere",
+        "TZ": "No/Where",
+    }.items():
         monkeypatch.setenv(name, value)
     cluster = make(binaries=binaries)
     cluster.start()

@@ -114,10 +114,10 @@ def embedded(
     try:
         # Held alone, it says that the last server is being stopped; wait for that, then start the next.
         _take(use, locks.SHARED, deadline, f"The embedded server {name!r} does not finish stopping", places)
-        record = _read(places)
+        record = _live(places)
         created = False
         unprepared = prepare is not None and not places.prepared.exists()
-        if record is None or unprepared or not record.answers():
+        if record is None or unprepared:
             record, created = _start(places, prepare, deadline)
     except BaseException:
         locks.release(use)
@@ -166,19 +166,18 @@ def stop(name: str = "default", *, now: bool = False, timeout: float = 90.0) -> 
 def status(name: str = "default") -> Status:
     """Look without touching: nothing is created or started."""
     places = Places(home_of(name))
-    record = _read(places)
-    running = record is not None and record.answers()
+    record = _live(places)
     return Status(
         name=name,
         folder=places.folder,
         exists=places.folder.is_dir(),
-        running=running,
+        running=record is not None,
         standing=places.standing.exists(),
         used=_is_used(places),
-        dsn=record.dsn if record and running else None,
-        server_pid=record.server_pid if record and running else None,
+        dsn=record.dsn if record else None,
+        server_pid=record.server_pid if record else None,
         keeper_pid=_keeper_pid(places),
-        version=record.version if record and running else None,
+        version=record.version if record else None,
     )
 
 
@@ -208,6 +207,12 @@ def _read(places: Places) -> _Record | None:
         return None
 
 
+def _live(places: Places) -> _Record | None:
+    """The record of a server that answers and is kept: one whose keeper died answers too, on its way down."""
+    record = _read(places)
+    return record if record is not None and locks.is_held(places.keeper) and record.answers() else None
+
+
 def _take(descriptor: int, kind: int, deadline: float, failure: str, places: Places) -> None:
     if not locks.lock_by(descriptor, kind, deadline):
         raise ServerError(f"{failure}.", hint=f"Read {places.keeper_log}.")
@@ -219,7 +224,7 @@ def _start(places: Places, prepare: Callable[[str], None] | None, deadline: floa
     try:
         _take(turn, locks.ALONE, deadline, f"Another start in {places.folder} takes too long", places)
         created = False
-        while (record := _read(places)) is None or not record.answers():
+        while (record := _live(places)) is None:
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"The server in {places.folder} does not answer.", hint="Read its server.log."
