@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -9,6 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
+
+import psycopg
+from psycopg.sql import SQL, Identifier
 
 SOURCES = Path(__file__).parents[2] / "src"
 PAUSE = threading.Event()
@@ -30,6 +34,7 @@ cluster = Cluster(sys.argv[1])
 cluster.start()
 print(json.dumps({"dsn": cluster.dsn(), "pid": cluster.pid, "data": str(cluster.data)}), flush=True)
 sys.stdin.read()
+cluster.stop()
 """
 
 
@@ -47,6 +52,20 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def keep(dsn: str) -> str:
+    """Commit a table of a new name; returns the name."""
+    table = f"kept_{secrets.token_hex(4)}"
+    with psycopg.connect(dsn) as connection:
+        connection.execute(SQL("CREATE TABLE {} AS SELECT 42 AS value").format(Identifier(table)))
+    return table
+
+
+def kept(dsn: str, table: str) -> bool:
+    """Whether what keep() committed is there."""
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(SQL("SELECT value FROM {}").format(Identifier(table))).fetchall() == [(42,)]
 
 
 class Program:

@@ -4,17 +4,17 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from fencerow.server import Cluster, ServerError, find_binaries
 from fencerow.server.account import SHELTER, Account, choose_account
 from fencerow.server.locks import is_held
 from fencerow.server.postmaster import working_in
-from tests.server.processes import OWNER, SOURCES, USER, Program, until
+from tests.server.processes import OWNER, SOURCES, USER, Program, keep, kept, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other accounts")
 
@@ -86,13 +86,11 @@ def test_root_drops_to_an_account_that_exists(
     before = {place: place.stat().st_mode for place in tmp_path.parents}
     cluster = make(account=lower)
     cluster.start()
-    with psycopg.connect(cluster.dsn("fencerow")) as connection:
-        connection.execute("CREATE TABLE kept AS SELECT 42 AS value")
+    table = keep(cluster.dsn())
     cluster.kill()
     cluster.start()
 
-    with psycopg.connect(cluster.dsn("fencerow")) as connection:
-        assert connection.execute("SELECT value FROM kept").fetchone() == (42,)
+    assert kept(cluster.dsn(), table)
     assert uids_of(cluster.pid) == {str(lower.uid)}
     assert cluster.data.is_relative_to(shelter)
     assert cluster.data.stat().st_uid == lower.uid
@@ -199,3 +197,37 @@ def test_a_folder_of_another_account_is_refused(tmp_path: Path, lower: Account) 
 
     with pytest.raises(ServerError, match="not a folder of this account"):
         Cluster(folder).init()
+
+
+def odd_folder(place: Path) -> Path:
+    return place / ("n" * 120)
+
+
+def test_a_socket_folder_taken_by_another_account_is_not_used(
+    make: Make, lower: Account, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(public))
+    cluster = make(odd_folder(tmp_path))
+    cluster.start()
+    wanted = cluster.sockets
+    cluster.stop()
+    assert wanted.parent == public
+    wanted.mkdir(mode=0o700)
+    os.chown(wanted, lower.uid, lower.gid)
+    cluster.start()
+
+    assert cluster.sockets != wanted
+    assert cluster.answers() == "00000"
+    assert wanted.stat().st_uid == lower.uid
+
+
+def test_a_full_temporary_folder_is_passed_over(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    fill = f'mount -t tmpfs -o size=4k none {full} && head -c 4096 /dev/zero > {full}/all && exec "$@"'
+    inside = ["unshare", "--mount", "sh", "-c", fill, "sh", sys.executable]
+    with Program(OWNER, str(odd_folder(tmp_path)), command=inside, TMPDIR=str(full)) as owner:
+        found = owner.answer()
+        assert str(full) not in found["dsn"]
+        owner.end()
+    assert working_in(Path(found["data"])) == []

@@ -16,7 +16,7 @@ def db(*arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_from_start_to_stop(home: Path) -> None:
+def test_from_start_to_stop(new_home: Path) -> None:
     code, text, _ = db("status")
     assert (code, "not made yet" in text) == (1, True)
     code, text, _ = db("start", "--json")
@@ -27,7 +27,7 @@ def test_from_start_to_stop(home: Path) -> None:
     code, text, _ = db("status", "--json")
     assert (code, json.loads(text)["server_pid"]) == (0, started["server_pid"])
     assert db("stop")[0] == 0
-    assert working_in(home / "default" / "data") == []
+    assert working_in(new_home / "default" / "data") == []
     code, _, errors = db("url")
     assert (code, "fencerow db start" in errors) == (1, True)
 
@@ -41,14 +41,14 @@ def test_stop_leaves_it_to_its_users(home: Path) -> None:
         assert db("status")[0] == 1
 
 
-def test_psql_makes_no_server(home: Path) -> None:
+def test_psql_makes_no_server(new_home: Path) -> None:
     code, _, errors = db("psql", "--name", "other")
 
     assert (code, "There is no embedded server other" in errors) == (1, True)
-    assert not home.exists()
+    assert not new_home.exists()
 
 
-def test_a_fault_is_one_sentence(home: Path) -> None:
+def test_a_fault_is_one_sentence(new_home: Path) -> None:
     code, text, errors = db("start", "--name", "a/b")
 
     assert (code, text, errors.count("\n")) == (3, "", 1)

@@ -13,7 +13,7 @@ import pytest
 from fencerow import server
 from fencerow.server import ServerError, embedded
 from fencerow.server.postmaster import working_in
-from tests.server.processes import USER, Program, alive, until
+from tests.server.processes import USER, Program, alive, keep, kept, until
 
 # Forks, says the fork's pid; the fork lives until it is killed, the parent until its input ends.
 FORKING_USER = USER.replace(
@@ -55,17 +55,17 @@ def running() -> server.Status:
     return found
 
 
-def test_the_first_user_starts_and_the_second_joins(home: Path) -> None:
+def test_the_first_user_starts_and_the_second_joins(new_home: Path) -> None:
     with embedded() as first:
         pid = running().server_pid
         with embedded() as second:
             assert (first.created, second.created) == (True, False)
             assert second.dsn == first.dsn
             assert running().server_pid == pid
-    assert first.folder == home / "default"
+    assert first.folder == new_home / "default"
 
 
-def test_two_names_are_two_servers(home: Path) -> None:
+def test_two_names_are_two_servers(new_home: Path) -> None:
     with embedded("one") as one, embedded("two") as two:
         with psycopg.connect(one.dsn) as connection:
             connection.execute("CREATE TABLE here AS SELECT 1 AS value")
@@ -73,17 +73,17 @@ def test_two_names_are_two_servers(home: Path) -> None:
             connection.execute("SELECT value FROM here")
 
 
-def test_starters_at_once_get_one_server(home: Path) -> None:
+def test_starters_at_once_get_one_server(new_home: Path) -> None:
     with ExitStack() as stack:
         users = [stack.enter_context(Program(USER)) for _ in range(4)]
         answers = [user.answer() for user in users]
 
         assert sorted(answer["created"] for answer in answers) == [False, False, False, True]
         assert len({answer["dsn"] for answer in answers}) == 1
-        assert log_of(home).count("starting PostgreSQL") == 1
+        assert log_of(new_home).count("starting PostgreSQL") == 1
 
 
-def test_nobody_meets_an_unprepared_server(home: Path) -> None:
+def test_nobody_meets_an_unprepared_server(new_home: Path) -> None:
     with ExitStack() as stack:
         users = [stack.enter_context(Program(PREPARING_USER)) for _ in range(3)]
         dsns = [user.answer()["dsn"] for user in users]
@@ -109,16 +109,14 @@ def test_a_failed_preparation_is_tried_again_by_the_next(home: Path) -> None:
 def test_a_user_killed_takes_the_server_along_and_no_data(home: Path) -> None:
     """Waits out the grace after the last user."""
     with Program(USER) as user:
-        dsn = user.answer()["dsn"]
-        with psycopg.connect(dsn) as connection:
-            connection.execute("CREATE TABLE kept AS SELECT 42 AS value")
+        table = keep(user.answer()["dsn"])
     until_gone(home)
 
     assert "database system is shut down" in log_of(home)
     assert not (home / "default" / "run").exists()
-    with embedded() as again, psycopg.connect(again.dsn) as connection:
+    with embedded() as again:
         assert again.created is False
-        assert connection.execute("SELECT value FROM kept").fetchone() == (42,)
+        assert kept(again.dsn, table)
 
 
 def test_a_new_user_within_the_grace_keeps_the_server(home: Path) -> None:
@@ -152,30 +150,26 @@ def test_a_terminated_keeper_stops_the_server(home: Path) -> None:
 
 def test_a_killed_server_comes_back_at_its_address(home: Path) -> None:
     with embedded() as used:
-        with psycopg.connect(used.dsn) as connection:
-            connection.execute("CREATE TABLE kept AS SELECT 42 AS value")
+        table = keep(used.dsn)
         before = running().server_pid
         assert before
         os.kill(before, signal.SIGKILL)
         until(lambda: server.status().server_pid not in (None, before), "another server answers")
 
-        with psycopg.connect(used.dsn) as connection:
-            assert connection.execute("SELECT value FROM kept").fetchone() == (42,)
+        assert kept(used.dsn, table)
 
 
 def test_all_killed_at_once_is_recovered(home: Path) -> None:
     with Program(USER) as user:
-        dsn = user.answer()["dsn"]
-        with psycopg.connect(dsn) as connection:
-            connection.execute("CREATE TABLE kept AS SELECT 42 AS value")
+        table = keep(user.answer()["dsn"])
         found = running()
         assert found.keeper_pid
         assert found.server_pid
         os.kill(found.keeper_pid, signal.SIGSTOP)  # else it would bring the server back first
         for pid in (found.server_pid, found.keeper_pid):
             os.kill(pid, signal.SIGKILL)
-    with embedded() as again, psycopg.connect(again.dsn) as connection:
-        assert connection.execute("SELECT value FROM kept").fetchone() == (42,)
+    with embedded() as again:
+        assert kept(again.dsn, table)
 
 
 def test_a_fork_that_ends_takes_nothing_away(home: Path) -> None:
@@ -233,9 +227,9 @@ def test_a_used_server_is_stopped_later_or_now(home: Path) -> None:
         assert not server.status().running
 
 
-def test_stopping_what_does_not_run_is_no_fault(home: Path) -> None:
+def test_stopping_what_does_not_run_is_no_fault(new_home: Path) -> None:
     assert server.stop() is True
-    assert not home.exists()
+    assert not new_home.exists()
 
 
 def test_the_terminal_of_a_user_does_not_reach_the_server(home: Path) -> None:
@@ -258,26 +252,30 @@ def test_the_working_folder_stays_as_it_was(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "ä", "x" * 64])
-def test_a_name_is_a_name(home: Path, name: str) -> None:
+def test_a_name_is_a_name(new_home: Path, name: str) -> None:
     with pytest.raises(ServerError, match="cannot name"):
         embedded(name)
 
 
-def test_a_home_that_is_no_folder_is_explained(home: Path) -> None:
-    home.write_text("")
+def test_a_home_that_is_no_folder_is_explained(new_home: Path) -> None:
+    new_home.write_text("")
     with pytest.raises(ServerError, match="FENCEROW_HOME"):
         embedded()
-    home.unlink()
+    new_home.unlink()
 
 
 def test_a_fault_of_the_start_reaches_the_user(home: Path) -> None:
     with embedded():
         pass
     server.stop()
-    (home / "default" / "data" / "PG_VERSION").write_text("14\n")
-
-    with pytest.raises(ServerError, match="made by PostgreSQL 14"):
-        embedded()
+    version = home / "default" / "data" / "PG_VERSION"
+    right = version.read_text()
+    version.write_text("14\n")
+    try:
+        with pytest.raises(ServerError, match="made by PostgreSQL 14"):
+            embedded()
+    finally:
+        version.write_text(right)
 
 
 def test_the_package_loads_no_driver() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.02
 _KEEPER = (
-    "import sys; sys.path.append(sys.argv[1]); "
+    "import os, sys; sys.path.extend(sys.argv[1].split(os.pathsep)); "
     "from fencerow.server.keeper import main; sys.exit(main(sys.argv[2:]))"
 )
 
@@ -244,10 +244,11 @@ def _start(places: Places, prepare: Callable[[str], None] | None, deadline: floa
 def _start_keeper(places: Places, deadline: float) -> bool:
     """Start a keeper and wait until its server is up. Returns whether the data folder is new."""
     bin_folder = find_binaries().folder
-    root = str(Path(__file__).parents[2])
+    # -I -S starts quickly and reads no surprise from the environment; then it finds what we find, where we do.
+    modules = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     reading, writing = os.pipe()
     try:
-        command = [sys.executable, "-I", "-S", "-c", _KEEPER, root]
+        command = [sys.executable, "-I", "-S", "-c", _KEEPER, modules]
         command += [str(places.folder), str(bin_folder), str(writing), str(GRACE_SECONDS)]
         scratch = {key: os.environ[key] for key in ("XDG_RUNTIME_DIR",) if key in os.environ}
         with places.keeper_log.open("wb") as log:

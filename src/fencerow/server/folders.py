@@ -77,7 +77,7 @@ def socket_folder(folder: Path, account: Account) -> Path:
         places = [shelter("run") / short]
     else:
         bases = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), *_SHORT_BASES]
-        places = [folder / "run", *(Path(base) / f"fencerow-{short}" for base in bases if base)]
+        places = [folder / "run", *(Path(base) / f"fencerow-{short}" for base in bases if _is_trusted(base))]
     refusals: list[str] = []
     for place in places:
         refusal = _try_place(place, account)
@@ -110,8 +110,19 @@ def _try_place(place: Path, account: Account) -> str | None:
         trial.write_bytes(b"\n" * 512)
         trial.unlink()
     except OSError as error:
+        leave_sockets(place)
         return error.strerror or "unusable"
     return None
+
+
+def _is_trusted(base: str) -> bool:
+    """Whether nobody but us and root can replace a folder that we make in `base`."""
+    try:
+        found = os.stat(base)  # noqa: PTH116 - "" is a base that is not there
+    except OSError:
+        return False
+    safe = not found.st_mode & 0o022 or bool(found.st_mode & stat.S_ISVTX)
+    return safe and found.st_uid in (0, os.geteuid())
 
 
 def leave_sockets(place: Path) -> None:

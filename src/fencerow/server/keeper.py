@@ -38,7 +38,8 @@ START_SECONDS = 120.0
 _REVIVALS = 5  # within _REVIVAL_SECONDS; a server that dies more often is left down
 _REVIVAL_SECONDS = 60.0
 _STOPS = (signal.SIGTERM, signal.SIGINT)
-_WATCHED = (*_STOPS, signal.SIGCHLD, signal.SIGHUP, signal.SIGUSR1)
+_NO_USER, _GRACE_OVER = signal.SIGUSR1, signal.SIGUSR2  # from our own threads
+_WATCHED = (*_STOPS, signal.SIGCHLD, signal.SIGHUP, _NO_USER, _GRACE_OVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,31 +129,31 @@ class Keeper:
                 self.revive()
             elif number == signal.SIGHUP and not self.places.standing.exists():
                 self.await_no_user()
-            elif number == signal.SIGUSR1 and self.unused():
+            elif number == _NO_USER:
+                locks.unlock(self.use)  # a new user need not wait out the grace
+                grace = threading.Timer(self.grace, os.kill, (os.getpid(), _GRACE_OVER))
+                grace.daemon = True
+                grace.start()
+            elif number == _GRACE_OVER and self.unused():
                 return
 
     def await_no_user(self) -> None:
-        """Have the kernel wake us when the last user is gone."""
+        """Have the kernel wake us when the last user is gone, unless it will already."""
         if not self.waiting:
             self.waiting = True
             threading.Thread(target=self._await_no_user, daemon=True).start()
 
     def _await_no_user(self) -> None:
         locks.lock(self.use, locks.ALONE)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), _NO_USER)
 
     def unused(self) -> bool:
-        """After the last user left: True, holding the lock alone, if the server should stop."""
+        """After the grace: True, holding the lock alone, if the server should stop."""
         self.waiting = False
-        locks.unlock(self.use)  # a new user need not wait out the grace
-        if signal.sigtimedwait(_STOPS, self.grace) is not None:
-            say("stopping on a signal")
-            return True
         if not locks.try_lock(self.use, locks.ALONE):
             self.await_no_user()
             return False
-        # Whoever makes the server stand holds the lock shared meanwhile, so this answer cannot change below
-        # us.
+        # Who makes the server stand holds the lock shared meanwhile, so this answer cannot change below us.
         if self.places.standing.exists():
             say("no user is left; standing")
             locks.unlock(self.use)
