@@ -8,11 +8,13 @@ from pathlib import Path
 from fencerow.server.postmaster import working_in
 from tests.server.processes import USER, Program
 
-RUN = "from fencerow.cli.db import app; app()"
+RUN = "import sys; from fencerow.cli.main import main; sys.exit(main())"
 
 
 def db(*arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run([sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "db", *arguments], capture_output=True, text=True, timeout=50
+    )
     return done.returncode, done.stdout, done.stderr
 
 

@@ -251,6 +251,16 @@ def test_the_working_folder_stays_as_it_was(home: Path, tmp_path: Path) -> None:
         assert list(place.iterdir()) == []
 
 
+def test_an_odd_home_in_a_locale_that_does_not_exist(new_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = new_home / f"Größe, データ {'n' * 100}"
+    monkeypatch.setenv("FENCEROW_HOME", str(odd))
+    with Program(USER, LC_ALL="xx") as user:
+        table = keep(user.answer()["dsn"])
+        assert kept(server.url(), table)
+        assert server.stop(now=True) is True
+    assert working_in(odd / "default" / "data") == []
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "ä", "x" * 64])
 def test_a_name_is_a_name(new_home: Path, name: str) -> None:
     with pytest.raises(ServerError, match="cannot name"):

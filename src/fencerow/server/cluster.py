@@ -163,7 +163,7 @@ class Cluster:
         if site.account.kind == "drop":
             os.chown(fresh, *site.account.owner)
         with self._open_log() as log:
-            if run(site.account, _initdb(site.binaries, fresh), output=log.fileno()) != 0:
+            if run(site.account.spec, _initdb(site.binaries, fresh), output=log.fileno()) != 0:
                 raise ServerError(f"initdb failed:\n{self.log_tail()}", hint=f"Read {self.log}.")
         if self.settings.get("fsync") != "off":
             os.sync()  # initdb -N leaves it to us, and one sync is quicker than a thousand
@@ -211,7 +211,7 @@ class Cluster:
         self.start(timeout)
 
     def kill(self) -> None:
-        """SIGKILL the postmaster, as a power cut would: the next start recovers."""
+        """SIGKILL the postmaster: the next start recovers, with all commits."""
         if self._process is not None and os.getpid() == self._owner:
             self._process.kill()
             self._process.wait()
@@ -239,7 +239,6 @@ class Cluster:
     def _start(self, deadline: float) -> None:
         self.init()
         site = self._place()
-        self._owner = os.getpid()
         self._sockets = socket_folder(self.folder, site.account)
         postmaster.clear_stale(site.data, self._sockets, deadline)
         self._write_settings(site)
@@ -302,7 +301,8 @@ class Cluster:
             before = log.tell()
             conf = site.data / "fencerow.conf"
             argv = [str(site.binaries.tool("postgres")), "-D", str(site.data), f"--config-file={conf}"]
-            self._process = launch(site.account, argv, output=log.fileno())
+            self._owner = os.getpid()
+            self._process = launch(site.account.spec, argv, output=log.fileno())
         while self._process.poll() is None:
             if postmaster.says_ready(site.data) and self.answers() in (wire.READY, wire.NO_SUCH_DATABASE):
                 return True

@@ -99,7 +99,7 @@ class _Record:
 
 
 def embedded(
-    name: str = "default", *, prepare: Callable[[str], None] | None = None, timeout: float = START_SECONDS
+    name: str = "default", *, prepare: Callable[[str], object] | None = None, timeout: float = START_SECONDS
 ) -> Embedded:
     """Use the embedded server `name`: start it, or join the one that runs. `timeout` in seconds.
 
@@ -125,7 +125,7 @@ def embedded(
     return Embedded(name, folder, record.dsn, use, created=created)
 
 
-def start(name: str = "default", *, prepare: Callable[[str], None] | None = None) -> Status:
+def start(name: str = "default", *, prepare: Callable[[str], object] | None = None) -> Status:
     """Start the server, or join it, and leave it standing until stop()."""
     with embedded(name, prepare=prepare) as server:
         Places(server.folder).standing.touch()
@@ -218,7 +218,7 @@ def _take(descriptor: int, kind: int, deadline: float, failure: str, places: Pla
         raise ServerError(f"{failure}.", hint=f"Read {places.keeper_log}.")
 
 
-def _start(places: Places, prepare: Callable[[str], None] | None, deadline: float) -> tuple[_Record, bool]:
+def _start(places: Places, prepare: Callable[[str], object] | None, deadline: float) -> tuple[_Record, bool]:
     """Take the turn of starters: join what an earlier one started, or start it; prepare what nobody has."""
     turn = locks.open_lock(places.turn)
     try:

@@ -20,8 +20,6 @@ from fencerow.errors import ServerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .account import Account
-
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 # LD_ and FAKETIME reach the server on purpose: libraries of a relocated installation, and clock faults of
 # tests.
@@ -43,10 +41,8 @@ def environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def launch(
-    account: Account, argv: Sequence[str | os.PathLike[str]], *, output: int
-) -> subprocess.Popen[bytes]:
-    """Start a program under an account; stdout and stderr go to the descriptor `output`.
+def launch(identity: str, argv: Sequence[str | os.PathLike[str]], *, output: int) -> subprocess.Popen[bytes]:
+    """Start a program under an identity (Account.spec); stdout and stderr go to the descriptor `output`.
 
     Any thread may call this.
     """
@@ -54,7 +50,7 @@ def launch(
         raise ServerError(
             "This program does not know its Python executable.", hint="Set sys.executable, or give a DSN."
         )
-    command = [sys.executable, "-I", "-S", str(_LAUNCHER), account.spec, str(os.getpid())]
+    command = [sys.executable, "-I", "-S", str(_LAUNCHER), identity, str(os.getpid())]
     command += [os.fspath(word) for word in argv]
     if threading.current_thread() is threading.main_thread():
         return _start(command, output)
@@ -63,9 +59,9 @@ def launch(
     return answer.result()
 
 
-def run(account: Account, argv: Sequence[str | os.PathLike[str]], *, output: int = subprocess.DEVNULL) -> int:
+def run(identity: str, argv: Sequence[str | os.PathLike[str]], *, output: int = subprocess.DEVNULL) -> int:
     """Start a program, wait for it, return its exit code."""
-    return launch(account, argv, output=output).wait()
+    return launch(identity, argv, output=output).wait()
 
 
 def _start(command: list[str], output: int) -> subprocess.Popen[bytes]:
