@@ -110,12 +110,12 @@ def claim(
 
 
 def adopt(lease: int, jobs: Sequence[int]) -> Op[list[Claim]]:
-    """The claims of tickets that are under our lease and that we do not hold; ``queue`` is left empty."""
+    """The claims of tickets that are under our lease and that we do not hold."""
     return Op(
         "adopt",
         "SELECT * FROM fencerow.adopt(%s, %s::bigint[])",
         (lease, int_array(jobs)),
-        partial(_claims, lease, ""),
+        lambda rows: [Claim(lease, row[-1], *row[:-1]) for row in rows],
         writes=False,
     )
 

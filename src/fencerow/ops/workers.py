@@ -46,9 +46,25 @@ def doze(lease: int, queues: Sequence[str]) -> Op[None]:
     return Op("doze", "SELECT fencerow.doze(%s, %s::text[])", (lease, list(queues)), nothing)
 
 
-def rouse(lease: int) -> Op[None]:
-    """Say that this process is awake."""
-    return Op("rouse", "SELECT fencerow.rouse(%s)", (lease,), nothing)
+def rouse(lease: int, queues: Sequence[str]) -> Op[None]:
+    """Say that this process is awake on these queues."""
+    return Op("rouse", "SELECT fencerow.rouse(%s, %s::text[])", (lease, list(queues)), nothing)
+
+
+def space_id() -> Op[str]:
+    """The identity of this space, a UUID."""
+    return Op("space_id", "SELECT fencerow.space_id()::text", (), scalar, writes=False)
+
+
+def horizon(queues: Sequence[str]) -> Op[tuple[float | None, float | None, list[str]]]:
+    """Seconds until the next scheduled job and until the next lease end (None: none), and queues that hold suspects."""
+    return Op(
+        "horizon",
+        "SELECT next_run, next_end, suspects FROM fencerow.horizon(%s::text[])",
+        (list(queues),),
+        lambda rows: rows[0],
+        writes=False,
+    )
 
 
 def channel() -> Op[str]:

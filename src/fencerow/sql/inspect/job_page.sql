@@ -1,5 +1,6 @@
 -- job_page: one page of jobs, newest first, walking one index from the cursor: by state its ticket table, else job. Filters
 -- on queue and task are applied on the way; at most p_scan rows are looked at, and the last row's id is the next cursor.
+-- Where none of them matches, one row without an id carries the cursor; no row at all: the walk is at its end.
 CREATE OR REPLACE FUNCTION fencerow.job_page(
   p_state text DEFAULT NULL, p_queue text DEFAULT NULL, p_task text DEFAULT NULL,
   p_before bigint DEFAULT NULL, p_limit integer DEFAULT 50, p_scan integer DEFAULT 10000
@@ -52,5 +53,9 @@ BEGIN
   FROM unnest(v_ids) AS given(job_id)
   JOIN fencerow.jobs AS x ON x.id = given.job_id
   ORDER BY x.id DESC;
+  IF NOT FOUND AND v_last IS NOT NULL THEN
+    cursor := v_last;
+    RETURN NEXT;
+  END IF;
 END
 $body$;

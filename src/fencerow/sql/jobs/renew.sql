@@ -1,6 +1,7 @@
 -- renew: running -> running (all tickets of a lease at once, by its one row)
 -- fence:   the lease itself: an ended lease is never revived
--- locks:   lease row FOR NO KEY UPDATE (claims go on, expire passes over it); the clock is read after the lock
+-- locks:   lease row FOR NO KEY UPDATE (claims go on, expire passes over it), waited for at most 1/32 of the lease or 1 s;
+--          the clock is read after the lock
 -- params:  p_lease; p_held: digest of the tickets that the process holds (held_digest), NULL: do not compare
 -- returns: one row: the new end, seconds left, jobs whose cancel was requested, and, when the digest differs, all tickets
 --          under the lease (jobs, generations; empty arrays: none). No row: the lease is over
@@ -23,6 +24,8 @@ DECLARE
   v_at timestamptz;
 BEGIN
   PERFORM fencerow.require_read_committed();
+  PERFORM set_config('lock_timeout', least(1000, extract(epoch FROM l.length) * 1000 / 32)::integer::text, true)
+  FROM fencerow.lease AS l WHERE l.id = p_lease;
   PERFORM FROM fencerow.lease AS l WHERE l.id = p_lease FOR NO KEY UPDATE;
   v_at := fencerow.now();
   UPDATE fencerow.lease AS l SET until = v_at + l.length WHERE l.id = p_lease AND l.until > v_at RETURNING l.until INTO until;

@@ -1,0 +1,55 @@
+"""One attempt in this process: its claim, its lease, its deadline, and why it was told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from fencerow.job import Hold
+from fencerow.log import JobLog
+from fencerow.task import Task
+from fencerow.types import Claim, Settlement
+from fencerow.worker.keep import Lease
+
+
+class Stop(Enum):
+    """Why a running handler was told to stop."""
+
+    LOST = "its lease may be over"
+    TIMEOUT = "its time is over"
+    CANCEL = "its cancel was requested"
+    SHUTDOWN = "the worker stops"
+
+
+@dataclass(eq=False)
+class Attempt:
+    """
+    Attributes:
+        task: None when this process does not know the task.
+        running: the asyncio task that runs it, once started.
+        stop: the first reason for which it was told to stop.
+        settled: True once its settlement was handed over; it is handed over once.
+    """
+
+    claim: Claim
+    lease: Lease
+    hold: Hold
+    task: Task[Any, Any] | None
+    timeout: float | None
+    running: asyncio.Task[None] | None = None
+    started_at: float = 0.0
+    stop: Stop | None = None
+    stop_at: float = 0.0
+    settled: bool = False
+    in_thread: bool = False
+
+    @property
+    def log(self) -> JobLog:
+        """The logger with this attempt's job and generation."""
+        return JobLog(self.claim)
+
+    def lost(self, reason: str) -> Settlement:
+        """The settlement of an attempt that did not return while it was trusted."""
+        return Settlement(self.claim, "lost", error=reason)

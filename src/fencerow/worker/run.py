@@ -1,0 +1,254 @@
+"""
+Running: one attempt from its claim to its settlement. A handler returns an outcome or raises; it may be told to stop
+because trust in its lease ended, its time is over, its cancel was requested, or the worker stops.
+
+What a handler returned is sent even after it was told to stop: the database alone judges whether it came in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from fencerow import codec, limits, policy
+from fencerow.app import App
+from fencerow.clock import boottime
+from fencerow.errors import InvalidPayload
+from fencerow.job import AsyncJob, Hold, Job
+from fencerow.store.stores import AsyncStore
+from fencerow.task import Task
+from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze
+from fencerow.worker.attempt import Attempt, Stop
+from fencerow.worker.claim import Lane
+from fencerow.worker.keep import Lease
+from fencerow.worker.settle import Settler
+
+LOOK_SECONDS = 0.25
+SHORT_TIMEOUT_SECONDS = 1.0
+
+_REASONS = {Stop.LOST: "untrusted", Stop.TIMEOUT: "timeout", Stop.CANCEL: "cancel_requested", Stop.SHUTDOWN: "shutdown"}
+
+
+def _seconds(delay: timedelta | float | int) -> float:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    return min(max(0.0, seconds), limits.DELAY_SECONDS_MAX)
+
+
+class Runner:
+    """
+    All attempts that run in this process.
+
+    Args:
+        freed: called with the lane when a slot became free.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        store: AsyncStore,
+        settler: Settler,
+        *,
+        space_id: str,
+        slots: int,
+        grace: float,
+        freed: Callable[[Lane], None],
+    ) -> None:
+        self.running: dict[tuple[int, int], Attempt] = {}
+        self._app = app
+        self._store = store
+        self._settler = settler
+        self._space_id = space_id
+        self._grace = grace
+        self._freed = freed
+        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="fencerow")
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def start(self, claim: Claim, lane: Lane, lease: Lease) -> None:
+        """Start an attempt in a slot of the lane."""
+        task = self._app.tasks.get(claim.task)
+        timeout = self._timeout(claim, task)
+        hold = Hold(claim, self._space_id, lambda: lease.trusted)
+        attempt = Attempt(claim, lease, hold, task, timeout)
+        lane.busy += 1
+        self._idle.clear()
+        self.running[lease.id, claim.job_id] = attempt
+        attempt.running = asyncio.create_task(self._run(attempt, lane))
+
+    def _timeout(self, claim: Claim, task: Task[Any, Any] | None) -> float | None:
+        given = (claim.extra or {}).get("timeout")
+        if given is not None:
+            return float(given)
+        return limits.TIMEOUT_SECONDS_DEFAULT if task is None else task.policy.timeout
+
+    async def _run(self, attempt: Attempt, lane: Lane) -> None:
+        attempt.started_at = began = boottime()
+        if attempt.timeout is not None:
+            attempt.hold.deadline = began + attempt.timeout
+            if attempt.timeout < SHORT_TIMEOUT_SECONDS:
+                asyncio.get_running_loop().call_later(attempt.timeout, self.stop, attempt, Stop.TIMEOUT)
+        try:
+            settlement = await self._outcome(attempt)
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit included
+            settlement = self._raised(attempt, error)
+        lane.times.add(boottime() - began)
+        self.running.pop((attempt.lease.id, attempt.claim.job_id), None)
+        lane.busy -= 1
+        self._settle(attempt, settlement)
+        if not self.running:
+            self._idle.set()
+        self._freed(lane)
+
+    async def _outcome(self, attempt: Attempt) -> Settlement:
+        claim, task = attempt.claim, attempt.task
+        if not attempt.lease.trusted:
+            return Settlement(claim, "release")
+        if task is None:
+            return Settlement(
+                claim, "retry", kind="unavailable", error=f"UnknownTask: this worker knows no task {claim.task!r}",
+                delay=policy.backoff(claim.attempt, base=limits.BACKOFF_BASE_SECONDS, cap=limits.BACKOFF_CAP_SECONDS),
+            )
+        try:
+            args, kwargs = task.load(claim.payload)
+        except InvalidPayload as error:
+            return Settlement(claim, "fail", kind="invalid", error=policy.describe(error))
+        if task.is_async:
+            if task.takes_job:
+                args = [AsyncJob(attempt.hold, self._store), *args]
+            value = await task.function(*args, **kwargs)
+        else:
+            if task.takes_job:
+                args = [Job(attempt.hold, self._app.store()), *args]
+            attempt.in_thread = True
+            call = contextvars.copy_context().run
+            value = await asyncio.get_running_loop().run_in_executor(
+                self._threads, lambda: call(task.function, *args, **kwargs)
+            )
+        return self._returned(attempt, task, value)
+
+    def _returned(self, attempt: Attempt, task: Task[Any, Any], value: object) -> Settlement:
+        claim = attempt.claim
+        match value:
+            case None:
+                return Settlement(claim, "complete")
+            case Retry(delay, reason):
+                seconds = self._backoff(attempt, task) if delay is None else _seconds(delay)
+                return Settlement(claim, "retry", error=policy.bounded(reason or "retry asked for"), delay=seconds)
+            case Snooze(delay, reason):
+                return Settlement(claim, "snooze", error=policy.bounded(reason) or None, delay=_seconds(delay))
+            case Fail(reason):
+                return Settlement(claim, "fail", error=policy.bounded(reason or "failed by its handler"))
+            case Cancel(reason):
+                return Settlement(claim, "cancelled", error=policy.bounded(reason or "cancelled by its handler"))
+        try:
+            result = codec.encode(value, limit=limits.RESULT_BYTES_MAX, what="result")
+        except (InvalidPayload, TypeError) as error:
+            return Settlement(claim, "fail", kind="invalid", error=policy.bounded(f"the result cannot be stored: {error}"))
+        return Settlement(claim, "complete", result=result)
+
+    def _raised(self, attempt: Attempt, error: BaseException) -> Settlement:
+        claim = attempt.claim
+        if attempt.hold.committed:
+            attempt.log.warning("raised after job.commit(), the job stays done: %s", type(error).__name__)
+            return Settlement(claim, "complete")
+        text = policy.describe(error)
+        match attempt.stop:
+            case Stop.LOST:
+                return attempt.lost("stopped because its lease may have been over")
+            case Stop.CANCEL:
+                return Settlement(claim, "cancelled", error="stopped because its cancel was requested")
+            case Stop.SHUTDOWN:
+                return Settlement(claim, "release")
+            case Stop.TIMEOUT:
+                return Settlement(
+                    claim, "retry", kind="timeout", error=f"ran longer than {attempt.timeout} s",
+                    delay=self._backoff(attempt, attempt.task),
+                )
+        if attempt.hold.lost is not None:
+            return attempt.lost(f"stopped because a write was refused: {attempt.hold.lost}")
+        task = attempt.task
+        decision = policy.decide(
+            error,
+            attempt=claim.attempt,
+            policy=None if task is None else task.policy,
+            retry_on=() if task is None else task.retry_on,
+            fail_on=() if task is None else task.fail_on,
+        )
+        return Settlement(claim, decision.verb, kind=decision.kind, error=text, delay=decision.delay)
+
+    def _backoff(self, attempt: Attempt, task: Task[Any, Any] | None) -> float:
+        base = limits.BACKOFF_BASE_SECONDS if task is None else task.policy.backoff_base
+        cap = limits.BACKOFF_CAP_SECONDS if task is None else task.policy.backoff_cap
+        return policy.backoff(attempt.claim.attempt, base=base, cap=cap)
+
+    def _settle(self, attempt: Attempt, settlement: Settlement) -> None:
+        if attempt.settled:
+            attempt.log.warning("its handler ended after the attempt had been settled without it")
+            return
+        attempt.settled = True
+        if attempt.hold.committed:
+            self._settler.settled(settlement)
+            return
+        if settlement.verb in ("fail", "retry"):
+            attempt.log.info("%s (%s): %s", settlement.verb, settlement.kind, (settlement.error or "").split("\n")[0])
+        self._settler.add(settlement)
+
+    def stop(self, attempt: Attempt, why: Stop) -> None:
+        """Tell a running handler to stop: an async one is cancelled, in a thread its next ``job`` call raises."""
+        if attempt.settled or (attempt.stop is not None and why is not Stop.LOST):
+            return
+        attempt.stop, attempt.stop_at = why, boottime()
+        attempt.hold.lost = attempt.hold.lost or _REASONS[why]
+        attempt.hold.cancel_requested |= why is Stop.CANCEL
+        attempt.log.info("told to stop: %s", why.value)
+        if attempt.running is not None and not attempt.in_thread:
+            attempt.running.cancel()
+
+    def lose(self, lease: Lease) -> None:
+        """Trust in a lease ended: stop everything under it."""
+        for attempt in list(self.running.values()):
+            if attempt.lease is lease:
+                self.stop(attempt, Stop.LOST)
+
+    def cancel(self, job_ids: list[int]) -> None:
+        """Stop jobs whose cancel was requested."""
+        wanted = set(job_ids)
+        for attempt in list(self.running.values()):
+            if attempt.claim.job_id in wanted:
+                self.stop(attempt, Stop.CANCEL)
+
+    async def watch(self) -> None:
+        """Stop what is overdue, and settle without its handler what does not stop."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = boottime()
+            for attempt in list(self.running.values()):
+                deadline = attempt.hold.deadline
+                if attempt.stop is None and deadline is not None and now >= deadline:
+                    self.stop(attempt, Stop.TIMEOUT)
+                elif attempt.stop is not None and not attempt.settled and now >= attempt.stop_at + self._patience(attempt):
+                    attempt.log.error("does not stop; its slot stays taken until it returns")
+                    self._settle(attempt, self._raised(attempt, TimeoutError("did not stop")))
+
+    def _patience(self, attempt: Attempt) -> float:
+        return limits.margin_seconds(attempt.lease.seconds) / 2 if attempt.stop is Stop.LOST else self._grace
+
+    async def drained(self) -> None:
+        """Wait until nothing runs."""
+        await self._idle.wait()
+
+    def stop_all(self) -> None:
+        """The grace is over: stop everything that still runs."""
+        for attempt in list(self.running.values()):
+            self.stop(attempt, Stop.SHUTDOWN)
+
+    def settle_rest(self) -> None:
+        """Settle without their handlers what did not stop: the process is about to end."""
+        for attempt in list(self.running.values()):
+            if not attempt.settled:
+                self._settle(attempt, Settlement(attempt.claim, "release"))
+

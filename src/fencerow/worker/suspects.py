@@ -1,0 +1,81 @@
+"""
+Suspects: jobs that were lost in company run one at a time in a process of their own, so that a death burns nobody else.
+
+The process is a worker like this one, for suspects only, that ends when it finds none. Each runs under its own lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from fencerow.log import logger
+from fencerow.worker.settings import SETTINGS_VARIABLE, WorkerSettings
+
+
+class Isolation:
+    """Starts and stops the processes for suspects of one worker: at most one more a sweep, ``concurrency`` in all."""
+
+    def __init__(self, settings: WorkerSettings, worker: str) -> None:
+        self._settings = settings
+        self._worker = worker
+        self._children: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
+        self._starting = False
+        self._stopped = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether such a process runs or starts."""
+        return bool(self._children) or self._starting
+
+    def found(self, queues: Sequence[str]) -> None:
+        """There are suspects in these queues."""
+        if not self._stopped and not self._starting and len(self._children) < self._settings.concurrency:
+            self._starting = True
+            task = asyncio.create_task(self._start(tuple(queues)))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _start(self, queues: tuple[str, ...]) -> None:
+        settings = replace(
+            self._settings,
+            queues=tuple((queue, None) for queue in queues),
+            concurrency=1,
+            processes=1,
+            burst=True,
+            alone=True,
+            name=f"{self._worker}/alone",
+        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "fencerow.worker",
+                env={**os.environ, SETTINGS_VARIABLE: json.dumps(asdict(settings))},
+                start_new_session=True,
+            )
+        finally:
+            self._starting = False
+        self._children[process] = asyncio.create_task(self._wait(process))
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        self._children.pop(process, None)
+        if code not in (0, -signal.SIGTERM):
+            end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            logger.warning("a process that ran a suspect job alone ended with %s", end)
+
+    async def stop(self, grace: float) -> None:
+        """Ask them to drain, wait, and end those that do not."""
+        self._stopped = True
+        for process in list(self._children):
+            process.terminate()
+        waits = list(self._children.values())
+        if waits:
+            await asyncio.wait(waits, timeout=grace)
+        for process in list(self._children):
+            process.kill()
