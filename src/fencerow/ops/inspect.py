@@ -1,4 +1,4 @@
-"""What people look at: one job whole, pages of jobs, queues, live workers, claims past their lease. Nothing is changed."""
+"""What people look at: one job whole, pages of jobs, queues, live workers, stale claims. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue that has a live job, a setting or a live worker; ``oldest_seconds`` is the age of its oldest ready job."""
+    """A queue that has a live job, a setting or a live worker; ``oldest_seconds``: age of its oldest ready job."""
 
     queue: str
     ready: int
@@ -151,7 +151,7 @@ def job_page(
     """
     Up to *limit* jobs below the id *before*, newest first.
 
-    A page may be short, even empty, before the end: at most 10,000 jobs are looked at for it. Go on from its ``before``.
+    A page may be short, even empty, before the end: 10,000 jobs are looked at for it. Go on from its ``before``.
     """
     return Op(
         "job_page",

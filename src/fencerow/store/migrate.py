@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -277,8 +278,8 @@ def _holders(connection: psycopg.Connection[Any], schema: str) -> str:
     return "; ".join(f"pid {pid} ({name}, {state})" for pid, name, state in rows) or "nobody any more"
 
 
-def migrate_dsn(dsn: str, schema: str = "fencerow") -> Report:
-    """Connect, migrate, disconnect."""
+@contextmanager
+def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     import psycopg
 
     try:
@@ -286,7 +287,24 @@ def migrate_dsn(dsn: str, schema: str = "fencerow") -> Report:
     except psycopg.Error as error:
         raise classify(error, name="migrate", phase=Phase.CONNECT, lost=True) from None
     with connection:
+        yield connection
+
+
+def migrate_dsn(dsn: str, schema: str = "fencerow") -> Report:
+    """Connect, migrate, disconnect."""
+    with _connected(dsn) as connection:
         return migrate(connection, schema)
+
+
+def plan_dsn(dsn: str, schema: str = "fencerow") -> Report:
+    """Connect, plan, disconnect."""
+    import psycopg
+
+    with _connected(dsn) as connection:
+        try:
+            return plan(connection, schema)
+        except psycopg.Error as error:
+            raise classify(error, name="migrate", phase=Phase.INSIDE, lost=connection.broken) from None
 
 
 __all__ = [
@@ -301,5 +319,6 @@ __all__ = [
     "migrate",
     "migrate_dsn",
     "plan",
+    "plan_dsn",
     "script",
 ]
