@@ -41,3 +41,23 @@ _BY_ERROR: Final[tuple[tuple[type[errors.FencerowError], int], ...]] = (
 def code_of(error: errors.FencerowError) -> int:
     """The exit code of an error that ends a command."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), DATABASE)
+
+
+_CURES: Final[tuple[tuple[type[errors.FencerowError], str], ...]] = (
+    (errors.DatabaseUnavailable, "See that the server runs, and that --dsn, the app or FENCEROW_DSN names it."),
+    (errors.PermissionDenied, "Use a role that may do it, or have it granted."),
+    (errors.ReadOnly, "Connect to the primary."),
+    (errors.ResourceBusy, "Try again."),
+    (errors.Deadlock, "Try again."),
+    (errors.SerializationFailure, "Try again."),
+    (errors.DeadlineExceeded, "Try again when the server is less busy."),
+)
+"""What to do about errors that bring no hint of their own."""
+
+
+def sentence(error: errors.FencerowError) -> str:
+    """Cause and cure of an error, on whatever lines its message has."""
+    if error.hint:
+        return str(error)
+    cure = next((text for kind, text in _CURES if isinstance(error, kind)), "")
+    return f"{error} ({cure})" if cure else str(error)

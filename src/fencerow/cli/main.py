@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     except FencerowError as error:
         if os.environ.get("FENCEROW_TRACEBACK") == "1":
             raise
-        output.remark(f"fencerow: {output.plain(str(error), limit=2000)}")
+        output.remark(f"fencerow: {output.plain(exits.sentence(error), limit=2000)}")
         return exits.code_of(error)
     return exits.OK
 

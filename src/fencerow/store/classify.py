@@ -83,6 +83,7 @@ def classify(error: psycopg.Error, *, name: str, phase: Phase, lost: bool) -> Fe
 
 def _connect_text(error: psycopg.Error) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("Is the server running")] or lines  # a guess, not the cause
     return (lines[-1] if lines else type(error).__name__)[:300]
 
 
