@@ -1,5 +1,6 @@
 -- enqueue_many: nothing -> ready | scheduled (when its time is ahead)
--- fence:   none; with an idempotency key the same call again answers the same job, created = false
+-- fence:   none; with an idempotency key the same call again answers the same job, created = false. A key whose job was not
+--          created, because another holds its unique key, is not kept: asked again it finds that holder, or creates
 -- locks:   none for plain jobs (inserts only, at any isolation level); else idempotency keys, then unique keys, each in
 --          key order: waits for an undecided transaction with the same key, at most lock_timeout (55P03)
 -- params:  arrays of one length, or NULL for "none given"; run_ats in absolute time or run_ins from now (database clock);
@@ -24,12 +25,15 @@ DECLARE
   v_at timestamptz := fencerow.now();
   v_count integer := coalesce(cardinality(tasks), 0);
   v_ids bigint[];
+  v_asked bigint[];
   v_new boolean[];
   v_queues text[];
 BEGIN
-  IF NOT (cardinality(payloads) = v_count AND coalesce(cardinality(queues), v_count) = v_count
-          AND coalesce(cardinality(idempotency_keys), v_count) = v_count
-          AND coalesce(cardinality(unique_keys), v_count) = v_count) THEN
+  IF v_count <> ANY (ARRAY[
+       coalesce(cardinality(payloads), -1), cardinality(queues), cardinality(priorities), cardinality(run_ats),
+       cardinality(run_ins), cardinality(max_attempts), cardinality(timeouts), cardinality(on_losts), cardinality(tags),
+       cardinality(headers), cardinality(idempotency_keys), cardinality(unique_keys), cardinality(unique_untils),
+       cardinality(unique_fors), cardinality(on_conflicts)]) THEN
     RAISE EXCEPTION 'the arrays of enqueue_many differ in length' USING ERRCODE = 'QF002';
   END IF;
   IF '0 s'::interval > ANY (run_ins) THEN
@@ -43,14 +47,24 @@ BEGIN
       SELECT k.ids, k.new INTO v_ids, v_new FROM fencerow.take_idempotency_keys(v_ids, tasks, payloads, idempotency_keys) AS k;
     END IF;
     IF unique_keys IS NOT NULL THEN
+      v_asked := v_ids;
       SELECT k.ids, k.new INTO v_ids, v_new FROM fencerow.take_unique_keys(
         v_at, v_ids, v_new, unique_keys, unique_untils, unique_fors, on_conflicts, run_ats, run_ins) AS k;
+    END IF;
+    IF idempotency_keys IS NOT NULL AND v_asked <> v_ids THEN
+      DELETE FROM fencerow.idempotency_key AS k USING unnest(v_asked, v_ids, idempotency_keys) AS u(asked, id, key)
+      WHERE u.id <> u.asked AND k.key = u.key AND k.job_id = u.asked;
+      v_ids := ARRAY(
+        SELECT coalesce(moved.id, u.id)
+        FROM unnest(v_ids) WITH ORDINALITY AS u(id, place)
+        LEFT JOIN unnest(v_asked, v_ids) AS moved(asked, id) ON moved.asked = u.id AND moved.id <> moved.asked
+        ORDER BY u.place);
     END IF;
   END IF;
 
   WITH asked AS MATERIALIZED (
     SELECT u.job_id, u.task, u.payload, coalesce(u.queue, t.queue, 'default') AS queue,
-           coalesce(u.priority, t.priority, 100) AS priority, coalesce(u.run_at, v_at + u.run_in) AS run_at,
+           coalesce(u.priority, t.priority, 100) AS priority, coalesce(u.run_at, fencerow.later(v_at, u.run_in)) AS run_at,
            u.attempts, u.timeout, u.on_lost, u.tags, u.headers, u.idempotency_key, u.unique_key,
            CASE WHEN u.unique_key IS NOT NULL THEN coalesce(u.unique_until, 'finished') END AS unique_until
     FROM unnest(v_ids, v_new, tasks, payloads, queues, priorities, run_ats, run_ins, max_attempts, timeouts, on_losts, tags,

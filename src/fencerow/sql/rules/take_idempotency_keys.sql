@@ -19,6 +19,9 @@ BEGIN
   INTO ids, new
   FROM unnest(p_ids, p_keys) WITH ORDINALITY AS u(job_id, key, place)
   LEFT JOIN fencerow.idempotency_key AS k ON k.key = u.key;
+  IF array_position(new, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'an idempotency key was purged in this moment, try again' USING ERRCODE = '55P03';
+  END IF;
 
   SELECT string_agg((u.place - 1)::text, ', ' ORDER BY u.place) INTO v_places
   FROM unnest(ids, new, p_tasks, p_payloads) WITH ORDINALITY AS u(job_id, new, task, payload, place)

@@ -14,8 +14,8 @@ BEGIN
   ids := p_ids;
   new := p_new;
   FOR v_ask IN
-    SELECT u.place, u.job_id, u.key, coalesce(u.conflict, 'existing') AS conflict, coalesce(u.run_at, p_at + u.run_in) AS run_at,
-           CASE WHEN u.until = 'time' THEN p_at + u.held END AS until, u.until = 'time' AND u.held IS NULL AS endless
+    SELECT u.place, u.job_id, u.key, coalesce(u.conflict, 'existing') AS conflict, coalesce(u.run_at, fencerow.later(p_at, u.run_in)) AS run_at,
+           CASE WHEN u.until = 'time' THEN fencerow.later(p_at, u.held) END AS until, u.until = 'time' AND u.held IS NULL AS endless
     FROM unnest(p_ids, p_new, p_keys, p_untils, p_fors, p_conflicts, p_run_ats, p_run_ins) WITH ORDINALITY
       AS u(job_id, new, key, until, held, conflict, run_at, run_in, place)
     WHERE u.new AND u.key IS NOT NULL ORDER BY u.key, u.place

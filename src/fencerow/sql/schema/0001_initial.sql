@@ -61,7 +61,7 @@ CREATE TABLE fencerow.ready (
 COMMENT ON TABLE fencerow.ready IS 'Tickets that may be claimed. suspect = lost in company: claimed alone only. key_until = when its unique key is freed (finished, started), NULL: never by the ticket.';
 
 CREATE TABLE fencerow.scheduled (
-  run_at     timestamptz NOT NULL,
+  run_at     timestamptz NOT NULL CHECK (run_at < '9000-01-01+00'),
   job_id     bigint NOT NULL PRIMARY KEY,
   generation integer NOT NULL,
   priority   smallint NOT NULL,
