@@ -27,9 +27,10 @@ DECLARE
   v_error text := 'the lease of its worker ended before the job was settled';
 BEGIN
   PERFORM fencerow.require_read_committed();
-  UPDATE fencerow.lease AS l SET until = v_at + l.length
-  WHERE l.id IN (
-    SELECT x.id FROM fencerow.lease AS x WHERE x.until > v_at + x.length FOR NO KEY UPDATE OF x SKIP LOCKED);
+  -- The clock is read again for each row: against v_at a lease renewed since then would look too long and lose time.
+  UPDATE fencerow.lease AS l SET until = fencerow.now() + l.length
+  WHERE l.until > fencerow.now() + l.length AND l.id IN (
+    SELECT x.id FROM fencerow.lease AS x WHERE x.until > fencerow.now() + x.length FOR NO KEY UPDATE OF x SKIP LOCKED);
 
   SELECT array_agg(x.id) INTO v_over
   FROM (SELECT l.id FROM fencerow.lease AS l WHERE l.until <= v_at ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) AS x;
@@ -70,6 +71,7 @@ BEGIN
   ), quiet AS (
     DELETE FROM fencerow.asleep AS a USING gone AS g WHERE a.lease_id = g.id
   )
-  INSERT INTO fencerow.past_lease (id, worker, ended_at) SELECT g.id, g.worker, v_at FROM gone AS g;
+  INSERT INTO fencerow.past_lease (id, worker, ended_at) SELECT g.id, g.worker, v_at FROM gone AS g
+  ON CONFLICT (id) DO NOTHING;
 END
 $body$;

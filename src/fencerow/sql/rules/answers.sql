@@ -7,6 +7,9 @@ CREATE OR REPLACE FUNCTION fencerow.answers(
 LANGUAGE plpgsql VOLATILE
 AS $body$
 BEGIN
+  IF cardinality(p_results) <> cardinality(p_jobs) THEN
+    RAISE EXCEPTION 'jobs and results differ in length' USING ERRCODE = 'QF002';
+  END IF;
   IF array_position(p_tids, NULL) IS NULL THEN
     RETURN QUERY
       SELECT u.job_id, u.generation, 'accepted', NULL::integer, NULL::text, NULL::timestamptz, NULL::text

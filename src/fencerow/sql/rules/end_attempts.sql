@@ -14,6 +14,9 @@ DECLARE
   v_freed bigint[];
   v_queues text[];
 BEGIN
+  IF cardinality(p_tids) <> ANY (ARRAY[cardinality(p_kinds), cardinality(p_errors), cardinality(p_delays)]) THEN
+    RAISE EXCEPTION 'jobs and their kinds, errors or delays differ in length' USING ERRCODE = 'QF002';
+  END IF;
   WITH gone AS (
     DELETE FROM fencerow.running AS r
     USING unnest(p_tids, p_kinds, p_errors, p_delays) AS given(tid, kind, error, delay)
@@ -50,7 +53,7 @@ BEGIN
     FROM judged AS d WHERE d.fate = 'back' AND d.delay <= '0 s'
   ), later AS (
     INSERT INTO fencerow.scheduled (run_at, job_id, generation, priority, attempt, suspect, queue, key_until)
-    SELECT p_at + d.delay, d.job_id, d.generation, d.priority, d.charged, d.suspect, d.queue, d.key_until
+    SELECT fencerow.later(p_at, d.delay), d.job_id, d.generation, d.priority, d.charged, d.suspect, d.queue, d.key_until
     FROM judged AS d WHERE d.fate = 'back' AND d.delay > '0 s'
   )
   SELECT array_agg(d.job_id), array_agg(d.generation),

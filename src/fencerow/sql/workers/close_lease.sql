@@ -22,7 +22,8 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  INSERT INTO fencerow.past_lease (id, worker, ended_at) VALUES (p_lease, v_worker, fencerow.now());
+  INSERT INTO fencerow.past_lease (id, worker, ended_at) VALUES (p_lease, v_worker, fencerow.now())
+  ON CONFLICT (id) DO NOTHING;
   RETURN true;
 END
 $body$;

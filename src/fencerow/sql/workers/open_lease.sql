@@ -16,7 +16,8 @@ BEGIN
     RETURN;
   END IF;
   INSERT INTO fencerow.lease (id, until, length, alone, worker)
-  VALUES (p_lease, v_at + p_length, p_length, p_alone, p_worker) ON CONFLICT (id) DO NOTHING;
+  VALUES (p_lease, fencerow.later(v_at, p_length), make_interval(secs => extract(epoch FROM p_length)::double precision),
+          p_alone, p_worker) ON CONFLICT (id) DO NOTHING;
   RETURN QUERY
   SELECT l.until, extract(epoch FROM l.until - v_at)::double precision
   FROM fencerow.lease AS l WHERE l.id = p_lease AND l.worker = p_worker AND l.until > v_at;
