@@ -45,17 +45,15 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         """Move by *seconds*, back if negative; committed at once, so that all sessions see it."""
-        self._space.rows(
-            "UPDATE fencerow.test_clock SET ahead = ahead + %s RETURNING 1", (timedelta(seconds=seconds),)
-        )
+        self._space.rows("UPDATE fencerow.test_clock SET ahead = ahead + %s", (timedelta(seconds=seconds),))
 
     def stop(self) -> datetime:
         """Stop it, so that it moves by advance() alone; the moment it shows."""
         self._space.rows(
-            "UPDATE fencerow.test_clock SET stopped_at = coalesce(stopped_at, clock_timestamp()) RETURNING 1"
+            "UPDATE fencerow.test_clock SET stopped_at = coalesce(stopped_at, clock_timestamp())"
         )
         return self.now
 
     def go(self) -> None:
         """Let it run on, from real time plus what it was moved by."""
-        self._space.rows("UPDATE fencerow.test_clock SET stopped_at = NULL RETURNING 1")
+        self._space.rows("UPDATE fencerow.test_clock SET stopped_at = NULL")

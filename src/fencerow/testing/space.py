@@ -60,9 +60,10 @@ class Space:
         return requalify(text, self.schema)
 
     def rows(self, text: str, params: tuple[Any, ...] = ()) -> list[Row]:
-        """The rows of a statement written for the schema ``fencerow``."""
+        """The rows, if any, of a statement written for the schema ``fencerow``."""
         text = requalify(text, self.schema, placeholders=bool(params))
-        return self.connection.execute(text.encode(), params or None).fetchall()
+        cursor = self.connection.execute(text.encode(), params or None)
+        return cursor.fetchall() if cursor.description else []
 
     def value(self, text: str, params: tuple[Any, ...] = ()) -> Any:
         """The first value of the first row."""

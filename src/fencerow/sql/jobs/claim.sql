@@ -49,7 +49,7 @@ BEGIN
     RETURN;
   END IF;
 
-  IF p_after IS NULL THEN
+  IF p_after IS NULL OR p_alone THEN
     SELECT array_agg(c.tid), array_agg(c.job_id) FILTER (WHERE c.key_until = 'started') INTO v_tids, v_started
     FROM (
       SELECT r.ctid AS tid, r.job_id, r.key_until

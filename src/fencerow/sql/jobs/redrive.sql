@@ -32,9 +32,14 @@ BEGIN
   SELECT j.queue, j.unique_key, nullif(j.unique_until, 'time') INTO v_queue, v_key, v_until
   FROM fencerow.job AS j WHERE j.id = redrive.job;
   IF v_key IS NOT NULL AND v_until IS NOT NULL THEN
-    INSERT INTO fencerow.unique_key (key, job_id) VALUES (v_key, redrive.job) ON CONFLICT (key) DO NOTHING;
-    SELECT u.job_id INTO v_holder FROM fencerow.unique_key AS u WHERE u.key = v_key;
-    IF v_holder IS DISTINCT FROM redrive.job THEN
+    FOR v_look IN 1 .. 20 LOOP
+      INSERT INTO fencerow.unique_key (key, job_id) VALUES (v_key, redrive.job) ON CONFLICT (key) DO NOTHING;
+      SELECT u.job_id INTO v_holder FROM fencerow.unique_key AS u WHERE u.key = v_key;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF v_holder IS NULL THEN
+      RAISE EXCEPTION 'the unique key of job % changes hands too fast, try again', redrive.job USING ERRCODE = '55P03';
+    ELSIF v_holder <> redrive.job THEN
       RAISE EXCEPTION 'job % cannot be redriven: job % holds its unique key', redrive.job, v_holder
         USING ERRCODE = 'QF005', DETAIL = v_holder::text;
     END IF;
