@@ -53,7 +53,10 @@ class Hold:
         if self.lost is None and not self.trusted():
             self.lost = "untrusted"
         if self.lost is not None:
-            raise ClaimLost(f"the claim of job {claim.job_id} generation {claim.generation} is lost: {self.lost}", verdict=self.lost)
+            raise ClaimLost(
+                f"the claim of job {claim.job_id} generation {claim.generation} is lost: {self.lost}",
+                verdict=self.lost,
+            )
 
     def judge(self, answer: Answer) -> None:
         """Take note of an answer to a write; raise ClaimLost when it was refused."""
@@ -109,7 +112,7 @@ class _Common:
     @property
     def fence(self) -> int:
         """
-        A number that rises over all claims of the space, also across a failover (timeline × 2⁴⁸ + a sequence value drawn
+        A number that rises over all claims of the space, also across a failover (timeline * 2**48 + a sequence value drawn
         at claim): a destination that keeps the highest one seen can refuse an older holder.
         """
         return self._hold.claim.fence
@@ -154,7 +157,9 @@ class _Common:
     def _begin_commit(self) -> CommitWish:
         hold = self._hold
         if hold.open_commits or hold.committed:
-            raise UsageError("job.commit() was used before in this attempt", hint="Do all of it in one block.")
+            raise UsageError(
+                "job.commit() was used before in this attempt", hint="Do all of it in one block."
+            )
         hold.check()
         wish = CommitWish(hold.claim)
         hold.open_commits.append(wish)

@@ -13,7 +13,9 @@ logger = logging.getLogger("fencerow")
 """Everything Fencerow says; lines about a job carry ``job`` and ``generation`` as fields and in the text."""
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_ESCAPES |= {
+    code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
 
 
 def printable(text: str) -> str:
@@ -37,9 +39,7 @@ class JobLog(logging.LoggerAdapter[logging.Logger]):
 class LineFormatter(logging.Formatter):
     """``2026-11-30T12:00:00.123Z INFO text``, one line an event; a traceback follows escaped lines of its own."""
 
-    converter = time.gmtime
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
         """ISO 8601 in UTC with milliseconds."""
         return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
 
@@ -47,7 +47,9 @@ class LineFormatter(logging.Formatter):
         """The line."""
         text = f"{self.formatTime(record)} {record.levelname} {printable(record.getMessage())}"
         if record.exc_info:
-            text += "\n" + "\n".join("  " + printable(line) for line in self.formatException(record.exc_info).split("\n"))
+            text += "\n" + "\n".join(
+                "  " + printable(line) for line in self.formatException(record.exc_info).split("\n")
+            )
         return text
 
 

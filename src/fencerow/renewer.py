@@ -100,7 +100,9 @@ class Renewer:
     def _order(self, order: dict[str, Any]) -> None:
         if "keep" in order:
             due = boottime() + order["seconds"] / 3
-            self.kept[order["keep"]] = Kept(order["keep"], order["slot"], order["seconds"], order["margin"], due)
+            self.kept[order["keep"]] = Kept(
+                order["keep"], order["slot"], order["seconds"], order["margin"], due
+            )
             self._connect(min(8.0, order["seconds"] / 4))
         else:
             self.kept.pop(order["drop"], None)
@@ -166,7 +168,7 @@ class Renewer:
         arguments: dict[str, Any] = {"application_name": f"{self.name} renew"[:63], "connect_timeout": 2}
         if not self.pooler:
             timeout = f"-c statement_timeout={max(50, int(watchdog * 625))}"
-            arguments["options"] = " ".join(filter(None, (given.get("options"), timeout)))
+            arguments["options"] = f"{given.get('options') or ''} {timeout}".strip()
         threshold = None if self.pooler else 5
         self.connection = psycopg.connect(self.dsn, autocommit=True, prepare_threshold=threshold, **arguments)
         return self.connection

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fencerow.ops.base import Op, Row
+from fencerow.ops.base import Op, Row, int_array
 
 INTEGER_DIGITS_MAX = 400
 """A longer number of a stored document stays text: Python refuses to convert it, and no reader could use it."""
@@ -218,5 +218,32 @@ def recent_refusals(after: int = 0, *, limit: int = 100) -> Op[Sequence[RefusalR
         "SELECT * FROM fencerow.recent_refusals(%s, %s)",
         (after, limit),
         lambda rows: [RefusalRow(*row) for row in rows],
+        writes=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRow:
+    """How a job ended; ``result`` decoded, None when there is none."""
+
+    job_id: int
+    outcome: str
+    generation: int
+    result: Any
+    error: str | None
+
+
+def _ended(row: Row) -> EndedRow:
+    job_id, outcome, generation, result, error = row
+    return EndedRow(job_id, outcome, generation, None if result is None else json.loads(result), error)
+
+
+def results(job_ids: Sequence[int]) -> Op[list[EndedRow]]:
+    """How jobs ended; one that has not ended, or is unknown, has no entry."""
+    return Op(
+        "results",
+        "SELECT * FROM fencerow.results(%s::bigint[])",
+        (int_array(job_ids),),
+        lambda rows: [_ended(row) for row in rows],
         writes=False,
     )

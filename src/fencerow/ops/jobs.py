@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -124,19 +124,18 @@ def _answers(rows: list[Row]) -> list[Answer]:
     return [Answer(*row) for row in rows]
 
 
-_SETTLE_SQL = {
-    "complete": ("%s::text[]::jsonb[]", lambda s: s.result),
-    "fail": ("%s::text[], %s::text[]", lambda s: s.kind, lambda s: s.error),
+_Column = Callable[[Settlement], Any]
+_SETTLE_SQL: dict[str, tuple[str, tuple[_Column, ...]]] = {
+    "complete": ("%s::text[]::jsonb[]", (lambda s: s.result,)),
+    "fail": ("%s::text[], %s::text[]", (lambda s: s.kind, lambda s: s.error)),
     "retry": (
         "%s::text[], %s::text[], %s::interval[]",
-        lambda s: s.kind,
-        lambda s: s.error,
-        lambda s: timedelta(seconds=s.delay),
+        (lambda s: s.kind, lambda s: s.error, lambda s: timedelta(seconds=s.delay)),
     ),
-    "snooze": ("%s::interval[], %s::text[]", lambda s: timedelta(seconds=s.delay), lambda s: s.error),
-    "release": ("",),
-    "lost": ("%s::text[]", lambda s: s.error),
-    "cancelled": ("%s::text[]", lambda s: s.error),
+    "snooze": ("%s::interval[], %s::text[]", (lambda s: timedelta(seconds=s.delay), lambda s: s.error)),
+    "release": ("", ()),
+    "lost": ("%s::text[]", (lambda s: s.error,)),
+    "cancelled": ("%s::text[]", (lambda s: s.error,)),
 }
 """For each verb: the placeholders after (lease, jobs, generations), and where their values come from."""
 
@@ -148,11 +147,11 @@ def settle(settlements: Sequence[Settlement]) -> Op[list[Answer]]:
     Repeating it exactly is safe: what was accepted is answered ``already``.
     """
     first = settlements[0]
-    placeholders, *columns = _SETTLE_SQL[first.verb]
+    placeholders, columns = _SETTLE_SQL[first.verb]
     extra = [_given([column(entry) for entry in settlements]) for column in columns]
     return Op(
         first.verb,
-        f"SELECT * FROM fencerow.{first.verb}(%s, %s::bigint[], %s::bigint[]{', ' if placeholders else ''}{placeholders})",
+        f"SELECT * FROM fencerow.{first.verb}(%s, %s::bigint[], %s::bigint[]{placeholders and ', ' + placeholders})",
         (
             first.claim.lease,
             int_array(entry.claim.job_id for entry in settlements),
@@ -212,7 +211,9 @@ def refuse(claim: Claim, op: str, verdict: str, current: int | None) -> Op[None]
 
 def expire(limit: int = 1000) -> Op[list[Lost]]:
     """Take the jobs of ended leases back; any process may."""
-    return Op("expire", "SELECT * FROM fencerow.expire(%s)", (limit,), lambda rows: [Lost(*row) for row in rows])
+    return Op(
+        "expire", "SELECT * FROM fencerow.expire(%s)", (limit,), lambda rows: [Lost(*row) for row in rows]
+    )
 
 
 def promote(limit: int = 1000) -> Op[int]:
@@ -233,5 +234,8 @@ def redrive(job_id: int, by: str | None = None) -> Op[str]:
 def purge(after: int = 0, limit: int = 1000) -> Op[tuple[int, int | None]]:
     """Delete ended jobs past their retention: (how many, the job id reached or None at the end)."""
     return Op(
-        "purge", "SELECT purged, reached FROM fencerow.purge(%s, %s)", (after, limit), lambda rows: (rows[0][0], rows[0][1])
+        "purge",
+        "SELECT purged, reached FROM fencerow.purge(%s, %s)",
+        (after, limit),
+        lambda rows: (rows[0][0], rows[0][1]),
     )

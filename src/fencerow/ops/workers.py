@@ -28,7 +28,9 @@ def _renewal(rows: list[Row]) -> Renewal | None:
     if not rows:
         return None
     seconds, cancelling, jobs, generations = rows[0]
-    return Renewal(seconds, tuple(cancelling), None if jobs is None else dict(zip(jobs, generations, strict=True)))
+    return Renewal(
+        seconds, tuple(cancelling), None if jobs is None else dict(zip(jobs, generations, strict=True))
+    )
 
 
 def renew(lease: int, held: str | None = None) -> Op[Renewal | None]:

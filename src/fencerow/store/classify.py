@@ -68,7 +68,9 @@ def classify(error: psycopg.Error, *, name: str, phase: Phase, lost: bool) -> Fe
         return DatabaseUnavailable(f"no connection to the database: {_connect_text(error)}", sqlstate=state)
     if lost:
         if phase is Phase.COMMIT:
-            return CommitUncertain(f"{name}: the connection was lost before the answer: {text}", sqlstate=state)
+            return CommitUncertain(
+                f"{name}: the connection was lost before the answer: {text}", sqlstate=state
+            )
         return DatabaseUnavailable(f"{name}: the connection was lost: {text}", sqlstate=state)
     if state is not None and state.startswith("QF"):
         return _ours(error, state, f"{name}: {text}")
@@ -83,7 +85,9 @@ def classify(error: psycopg.Error, *, name: str, phase: Phase, lost: bool) -> Fe
 
 def _connect_text(error: psycopg.Error) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith("Is the server running")] or lines  # a guess, not the cause
+    lines = [
+        line for line in lines if not line.startswith("Is the server running")
+    ] or lines  # a guess, not the cause
     return (lines[-1] if lines else type(error).__name__)[:300]
 
 

@@ -15,7 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencerow.errors import FencerowError, MigrationFailed, NotInstalled, ResourceBusy, SchemaAhead, SchemaBehind
+from fencerow.errors import (
+    FencerowError,
+    MigrationFailed,
+    NotInstalled,
+    ResourceBusy,
+    SchemaAhead,
+    SchemaBehind,
+)
 from fencerow.ops.base import Op
 from fencerow.sql import check_schema_name, migrations, quote_identifier, requalify, routines
 from fencerow.store.classify import Phase, classify
@@ -58,7 +65,13 @@ class Report:
 
 def contract() -> Op[tuple[int, int]]:
     """(contract installed, oldest client served)."""
-    return Op("contract", "SELECT * FROM fencerow.contract()", (), lambda rows: (rows[0][0], rows[0][1]), writes=False)
+    return Op(
+        "contract",
+        "SELECT * FROM fencerow.contract()",
+        (),
+        lambda rows: (rows[0][0], rows[0][1]),
+        writes=False,
+    )
 
 
 def check_contract(installed: int, oldest: int) -> None:
@@ -71,7 +84,9 @@ def check_contract(installed: int, oldest: int) -> None:
     if installed < CONTRACT:
         raise SchemaBehind(f"the schema has function set {installed}, this client calls {CONTRACT}")
     if oldest > CONTRACT:
-        raise SchemaAhead(f"the schema serves clients from function set {oldest} on, this client calls {CONTRACT}")
+        raise SchemaAhead(
+            f"the schema serves clients from function set {oldest} on, this client calls {CONTRACT}"
+        )
 
 
 def _checksum(text: str) -> str:
@@ -107,7 +122,9 @@ class _Installed:
     oldest: int | None
 
 
-def _rows(connection: psycopg.Connection[Any], sql: str, params: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _rows(
+    connection: psycopg.Connection[Any], sql: str, params: tuple[Any, ...] = ()
+) -> list[tuple[Any, ...]]:
     return connection.execute(sql.encode(), params or None).fetchall()
 
 
@@ -131,8 +148,8 @@ def _look(connection: psycopg.Connection[Any], schema: str) -> _Installed:
         schema=True,
         ours=True,
         foreign=False,
-        versions=dict(_rows(connection, f"SELECT version, checksum FROM {name}.migration")),  # type: ignore[arg-type]
-        routines=dict(_rows(connection, f"SELECT name, checksum FROM {name}.routine")),  # type: ignore[arg-type]
+        versions=dict(_rows(connection, f"SELECT version, checksum FROM {name}.migration")),
+        routines=dict(_rows(connection, f"SELECT name, checksum FROM {name}.routine")),
         invalid=invalid_indexes(connection, schema),
         contract=space[0][0] if space else None,
         oldest=space[0][1] if space else None,
@@ -157,14 +174,17 @@ def _steps(schema: str, installed: _Installed) -> Iterator[Step]:
     name = quote_identifier(schema)
     if installed.foreign:
         raise MigrationFailed(
-            f"schema {name} holds objects that are not Fencerow's", hint="Choose another schema with --schema."
+            f"schema {name} holds objects that are not Fencerow's",
+            hint="Choose another schema with --schema.",
         )
     if not installed.ours:
         yield _bookkeeping(schema)
     known = {version: _checksum(text) for version, _, text in migrations()}
     for version, checksum in installed.versions.items():
         if version in known and checksum != known[version]:
-            raise MigrationFailed(f"migration {version} was applied with another text", hint="Restore its file.")
+            raise MigrationFailed(
+                f"migration {version} was applied with another text", hint="Restore its file."
+            )
     if installed.contract is not None and installed.contract > CONTRACT:
         raise SchemaAhead(f"the schema has function set {installed.contract}, this release brings {CONTRACT}")
     for version, title, text in migrations():
@@ -173,7 +193,9 @@ def _steps(schema: str, installed: _Installed) -> Iterator[Step]:
                 f"INSERT INTO {name}.migration (version, name, checksum) "
                 f"VALUES ({version}, {_literal(title)}, {_literal(known[version])});\n"
             )
-            yield Step("migration", f"{version:04d}_{title}", requalify(text, schema) + record, known[version])
+            yield Step(
+                "migration", f"{version:04d}_{title}", requalify(text, schema) + record, known[version]
+            )
     for index in installed.invalid:
         target = f"{name}.{quote_identifier(index)}"
         leftover = index.endswith(("_ccnew", "_ccold"))
@@ -283,7 +305,9 @@ def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     import psycopg
 
     try:
-        connection = psycopg.connect(dsn, autocommit=True, application_name="fencerow migrate", connect_timeout=5)
+        connection = psycopg.connect(
+            dsn, autocommit=True, application_name="fencerow migrate", connect_timeout=5
+        )
     except psycopg.Error as error:
         raise classify(error, name="migrate", phase=Phase.CONNECT, lost=True) from None
     with connection:

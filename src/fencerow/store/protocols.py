@@ -134,6 +134,8 @@ def commit_job(wish: CommitWish) -> Protocol[None]:
         answer: Answer = (yield Inside(jobs.settle([Settlement(claim, "complete", result=wish.result)])))[0]
         if not answer.accepted:
             raise refused(claim, answer)
+    except GeneratorExit:
+        raise
     except BaseException as error:
         yield Rollback()
         if isinstance(error, ClaimLost) and error.verdict != "untrusted":
@@ -161,10 +163,11 @@ def _learn_outcome(claim: Claim, uncertain: CommitUncertain) -> Protocol[None]:
         case "accepted":
             return
         case "open":
-            raise DatabaseUnavailable("job.commit: the connection was lost and nothing was committed") from uncertain
+            raise DatabaseUnavailable(
+                "job.commit: the connection was lost and nothing was committed"
+            ) from uncertain
         case _:
             raise ClaimLost(
                 f"the claim of job {claim.job_id} generation {claim.generation} was lost while COMMIT was under way",
                 verdict="expired",
             ) from uncertain
-

@@ -70,10 +70,13 @@ class Target:
         }
         arguments["connect_timeout"] = given.get("connect_timeout", limits.CONNECT_TIMEOUT_SECONDS)
         if not self.pooler:
-            arguments["options"] = " ".join(
-                filter(None, (given.get("options"), f"-c statement_timeout={int(self.statement_seconds * 1000)}"))
-            )
-            for name, value in (("tcp_user_timeout", 10_000), ("keepalives_idle", 30), ("keepalives_interval", 10)):
+            timeout = f"-c statement_timeout={int(self.statement_seconds * 1000)}"
+            arguments["options"] = f"{given.get('options') or ''} {timeout}".strip()
+            for name, value in (
+                ("tcp_user_timeout", 10_000),
+                ("keepalives_idle", 30),
+                ("keepalives_interval", 10),
+            ):
                 arguments[name] = given.get(name, value)
         return arguments
 
@@ -95,7 +98,9 @@ class _Base:
     def _checked(self, name: str, rows: list[Row]) -> list[Row]:
         if self._unreplicated:
             self._unreplicated = False
-            raise CommitUncertain(f"{name}: committed here, but the wait for the synchronous standby was cancelled")
+            raise CommitUncertain(
+                f"{name}: committed here, but the wait for the synchronous standby was cancelled"
+            )
         return rows
 
 
@@ -119,7 +124,9 @@ class AsyncSession(_Base):
 
         if self._connection is None or self._connection.closed:
             try:
-                self._connection = await psycopg.AsyncConnection.connect(self.target.dsn, **self.target.arguments())
+                self._connection = await psycopg.AsyncConnection.connect(
+                    self.target.dsn, **self.target.arguments()
+                )
             except psycopg.Error as error:
                 raise classify(error, name="connect", phase=Phase.CONNECT, lost=True) from None
             self._connection.add_notice_handler(self._notice)

@@ -36,7 +36,9 @@ Steps = Generator[Statement, list[Row], T]
 
 def single(op: Op[T]) -> Steps[T]:
     """The operation as a transaction of its own, under the session's default isolation."""
-    return op.decode((yield Statement(op.name, op.sql, op.params, Phase.COMMIT if op.writes else Phase.INSIDE)))
+    return op.decode(
+        (yield Statement(op.name, op.sql, op.params, Phase.COMMIT if op.writes else Phase.INSIDE))
+    )
 
 
 def explicit(op: Op[T]) -> Steps[T]:

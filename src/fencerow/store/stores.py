@@ -55,7 +55,7 @@ class AsyncStore:
             instruction = next(protocol)
             while True:
                 try:
-                    answer = await self._carry_out(instruction)
+                    answer = await self.carry_out(instruction)
                 except FencerowError as error:
                     instruction = protocol.throw(error)
                 else:
@@ -63,7 +63,8 @@ class AsyncStore:
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
-    async def _carry_out(self, instruction: object) -> Any:
+    async def carry_out(self, instruction: object) -> Any:
+        """Run an operation or wait; other instructions need a transaction."""
         match instruction:
             case Op():
                 return await self.run(instruction)
@@ -114,7 +115,7 @@ class SyncStore:
             instruction = next(protocol)
             while True:
                 try:
-                    answer = self._carry_out(instruction)
+                    answer = self.carry_out(instruction)
                 except FencerowError as error:
                     instruction = protocol.throw(error)
                 else:
@@ -122,7 +123,8 @@ class SyncStore:
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
 
-    def _carry_out(self, instruction: object) -> Any:
+    def carry_out(self, instruction: object) -> Any:
+        """As AsyncStore.carry_out."""
         match instruction:
             case Op():
                 return self.run(instruction)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencerow.errors import FencerowError
-from fencerow.ops.base import Op, Row
+from fencerow.ops.base import Row
 from fencerow.store.classify import Phase
-from fencerow.store.protocols import Begin, Commit, Inside, Pause, Protocol, Rollback, Turn
+from fencerow.store.protocols import Begin, Commit, Inside, Protocol, Rollback, Turn
 from fencerow.store.session import AsyncSession, SyncSession
 from fencerow.store.steps import BEGIN, Statement
 from fencerow.store.stores import AsyncStore, SyncStore
@@ -43,7 +45,7 @@ class AsyncTransaction:
     async def open(self) -> psycopg.AsyncConnection[Row]:
         """Carry the protocol to the user's turn; the connection with the open transaction."""
         try:
-            await self._advance(next(self._protocol))
+            await self._advance(lambda: next(self._protocol))
         except BaseException:
             await self._session.close()
             raise
@@ -55,20 +57,29 @@ class AsyncTransaction:
     async def close(self, error: BaseException | None) -> None:
         """Tell the protocol how the user's turn ended, and carry it to its end."""
         try:
-            await self._advance(self._protocol.throw(error) if error is not None else self._protocol.send(None))
-        except StopIteration:
-            pass
+            await self._advance(lambda: self._protocol.send(None) if error is None else self._protocol.throw(error))
         finally:
             await self._session.close()
 
-    async def _advance(self, instruction: object) -> None:
-        while not isinstance(instruction, Turn):
+    async def _advance(self, step: Callable[[], object]) -> None:
+        """Take *step* with the protocol and carry out what it asks for, up to the user's turn or the end."""
+        while True:
             try:
-                answer = await self._carry_out(instruction)
-            except FencerowError as error:
-                instruction = self._protocol.throw(error)
-            else:
-                instruction = self._protocol.send(answer)
+                instruction = step()
+            except StopIteration:
+                return
+            if isinstance(instruction, Turn):
+                return
+            step = partial(self._resume, *await self._try(instruction))
+
+    async def _try(self, instruction: object) -> tuple[Any, FencerowError | None]:
+        try:
+            return await self._carry_out(instruction), None
+        except FencerowError as error:
+            return None, error
+
+    def _resume(self, answer: Any, error: FencerowError | None) -> object:
+        return self._protocol.send(answer) if error is None else self._protocol.throw(error)
 
     async def _carry_out(self, instruction: object) -> Any:
         match instruction:
@@ -79,11 +90,7 @@ class AsyncTransaction:
                 return await self._session.close()
             case Commit() | Inside():
                 return _decoded(instruction, await self._session.execute(_statement(instruction)))
-            case Op():
-                return await self._store.run(instruction)
-            case Pause(seconds):
-                return await self._store._carry_out(Pause(seconds))
-        raise TypeError(f"a transaction cannot carry out {type(instruction).__name__}")
+        return await self._store.carry_out(instruction)
 
 
 class SyncTransaction:
@@ -97,7 +104,7 @@ class SyncTransaction:
     def open(self) -> psycopg.Connection[Row]:
         """As AsyncTransaction.open."""
         try:
-            self._advance(next(self._protocol))
+            self._advance(lambda: next(self._protocol))
         except BaseException:
             self._session.close()
             raise
@@ -109,20 +116,29 @@ class SyncTransaction:
     def close(self, error: BaseException | None) -> None:
         """As AsyncTransaction.close."""
         try:
-            self._advance(self._protocol.throw(error) if error is not None else self._protocol.send(None))
-        except StopIteration:
-            pass
+            self._advance(lambda: self._protocol.send(None) if error is None else self._protocol.throw(error))
         finally:
             self._session.close()
 
-    def _advance(self, instruction: object) -> None:
-        while not isinstance(instruction, Turn):
+    def _advance(self, step: Callable[[], object]) -> None:
+        """Take *step* with the protocol and carry out what it asks for, up to the user's turn or the end."""
+        while True:
             try:
-                answer = self._carry_out(instruction)
-            except FencerowError as error:
-                instruction = self._protocol.throw(error)
-            else:
-                instruction = self._protocol.send(answer)
+                instruction = step()
+            except StopIteration:
+                return
+            if isinstance(instruction, Turn):
+                return
+            step = partial(self._resume, *self._try(instruction))
+
+    def _try(self, instruction: object) -> tuple[Any, FencerowError | None]:
+        try:
+            return self._carry_out(instruction), None
+        except FencerowError as error:
+            return None, error
+
+    def _resume(self, answer: Any, error: FencerowError | None) -> object:
+        return self._protocol.send(answer) if error is None else self._protocol.throw(error)
 
     def _carry_out(self, instruction: object) -> Any:
         match instruction:
@@ -133,8 +149,4 @@ class SyncTransaction:
                 return self._session.close()
             case Commit() | Inside():
                 return _decoded(instruction, self._session.execute(_statement(instruction)))
-            case Op():
-                return self._store.run(instruction)
-            case Pause(seconds):
-                return self._store._carry_out(Pause(seconds))
-        raise TypeError(f"a transaction cannot carry out {type(instruction).__name__}")
+        return self._store.carry_out(instruction)

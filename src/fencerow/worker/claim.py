@@ -35,7 +35,9 @@ class Watermark:
 
     def marks(self, now: float) -> Marks | None:
         """Above which ids to claim; None: look from the start of the queue."""
-        if now - self._full_at >= max(limits.FULL_SCAN_SECONDS_MIN, limits.FULL_SCAN_COST_FACTOR * self._full_cost):
+        if now - self._full_at >= max(
+            limits.FULL_SCAN_SECONDS_MIN, limits.FULL_SCAN_COST_FACTOR * self._full_cost
+        ):
             return None
         while len(self._history) > 1 and self._history[1][0] <= now - limits.WATERMARK_LAG_SECONDS:
             self._history.popleft()
@@ -116,7 +118,13 @@ class Lane:
         return wanted if wanted > 0 and (self.free > 0 or wanted * 2 >= ahead) else 0
 
     async def claim(
-        self, store: AsyncStore, lease: Lease, wanted: int, *, thorough: bool, take: Callable[[list[Claim]], None]
+        self,
+        store: AsyncStore,
+        lease: Lease,
+        wanted: int,
+        *,
+        thorough: bool,
+        take: Callable[[list[Claim]], None],
     ) -> int:
         """
         Claim up to *wanted* jobs over the queues in order; the number claimed.

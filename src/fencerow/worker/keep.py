@@ -53,7 +53,8 @@ class Memory:
 
     def read(self, slot: int) -> float:
         """The smaller of the two copies: a reader in the middle of a write trusts too short, never too long."""
-        return min(SLOT.unpack_from(self._map, slot * SLOT.size))
+        first, second = SLOT.unpack_from(self._map, slot * SLOT.size)
+        return float(min(first, second))
 
     def close(self) -> None:
         """Unmap."""

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fencerow.config import load_app
 from fencerow.errors import FencerowError
+from fencerow.loading import load_app
 from fencerow.log import logger
 from fencerow.worker.service import EXIT_CONFIGURATION, Service
 from fencerow.worker.settings import SUPERVISOR_VARIABLE, WorkerSettings
@@ -52,7 +52,7 @@ def work(settings: WorkerSettings) -> int:
     try:
         app = load_app(settings.app_ref)
         if settings.dsn is not None or settings.schema is not None:
-            app = app.elsewhere(dsn=settings.dsn, schema=settings.schema)
+            app.move(settings.dsn or app.dsn, schema=settings.schema)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_serve(app, settings))
     except FencerowError as error:

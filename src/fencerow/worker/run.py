@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
-from fencerow import codec, limits, policy
+from fencerow import limits, policy
 from fencerow.app import App
 from fencerow.clock import boottime
-from fencerow.errors import InvalidPayload
+from fencerow.errors import InvalidPayload, UnknownTask
 from fencerow.job import AsyncJob, Hold, Job
 from fencerow.store.stores import AsyncStore
 from fencerow.task import Task
-from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze
+from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze, TaskPolicy
 from fencerow.worker.attempt import Attempt, Stop
 from fencerow.worker.claim import Lane
 from fencerow.worker.keep import Lease
@@ -30,12 +30,25 @@ from fencerow.worker.settle import Settler
 LOOK_SECONDS = 0.25
 SHORT_TIMEOUT_SECONDS = 1.0
 
-_REASONS = {Stop.LOST: "untrusted", Stop.TIMEOUT: "timeout", Stop.CANCEL: "cancel_requested", Stop.SHUTDOWN: "shutdown"}
+_REASONS = {
+    Stop.LOST: "untrusted",
+    Stop.TIMEOUT: "timeout",
+    Stop.CANCEL: "cancel_requested",
+    Stop.SHUTDOWN: "shutdown",
+}
 
 
 def _seconds(delay: timedelta | float | int) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     return min(max(0.0, seconds), limits.DELAY_SECONDS_MAX)
+
+
+def _text(reason: str) -> str:
+    return policy.sanitise(str(reason), limits.ERROR_CHARACTERS_MAX)
+
+
+def _policy(attempt: Attempt) -> TaskPolicy:
+    return TaskPolicy(attempt.claim.task) if attempt.task is None else attempt.task.policy
 
 
 class Runner:
@@ -108,14 +121,10 @@ class Runner:
         if not attempt.lease.trusted:
             return Settlement(claim, "release")
         if task is None:
-            return Settlement(
-                claim, "retry", kind="unavailable", error=f"UnknownTask: this worker knows no task {claim.task!r}",
-                delay=policy.backoff(claim.attempt, base=limits.BACKOFF_BASE_SECONDS, cap=limits.BACKOFF_CAP_SECONDS),
+            raise UnknownTask(
+                f"this worker knows no task {claim.task!r}", hint="Start a worker whose app has it."
             )
-        try:
-            args, kwargs = task.load(claim.payload)
-        except InvalidPayload as error:
-            return Settlement(claim, "fail", kind="invalid", error=policy.describe(error))
+        args, kwargs = task.load(claim.payload)
         if task.is_async:
             if task.takes_job:
                 args = [AsyncJob(attempt.hold, self._store), *args]
@@ -136,26 +145,26 @@ class Runner:
             case None:
                 return Settlement(claim, "complete")
             case Retry(delay, reason):
-                seconds = self._backoff(attempt, task) if delay is None else _seconds(delay)
-                return Settlement(claim, "retry", error=policy.bounded(reason or "retry asked for"), delay=seconds)
+                seconds = self._backoff(attempt) if delay is None else _seconds(delay)
+                return Settlement(claim, "retry", error=_text(reason or "retry asked for"), delay=seconds)
             case Snooze(delay, reason):
-                return Settlement(claim, "snooze", error=policy.bounded(reason) or None, delay=_seconds(delay))
+                return Settlement(claim, "snooze", error=_text(reason) or None, delay=_seconds(delay))
             case Fail(reason):
-                return Settlement(claim, "fail", error=policy.bounded(reason or "failed by its handler"))
+                return Settlement(claim, "fail", error=_text(reason or "failed by its handler"))
             case Cancel(reason):
-                return Settlement(claim, "cancelled", error=policy.bounded(reason or "cancelled by its handler"))
+                return Settlement(claim, "cancelled", error=_text(reason or "cancelled by its handler"))
         try:
-            result = codec.encode(value, limit=limits.RESULT_BYTES_MAX, what="result")
-        except (InvalidPayload, TypeError) as error:
-            return Settlement(claim, "fail", kind="invalid", error=policy.bounded(f"the result cannot be stored: {error}"))
-        return Settlement(claim, "complete", result=result)
+            return Settlement(claim, "complete", result=task.encode_result(value))
+        except InvalidPayload as error:
+            return Settlement(
+                claim, "fail", kind="invalid", error=_text(f"the result cannot be stored: {error}")
+            )
 
     def _raised(self, attempt: Attempt, error: BaseException) -> Settlement:
         claim = attempt.claim
         if attempt.hold.committed:
             attempt.log.warning("raised after job.commit(), the job stays done: %s", type(error).__name__)
             return Settlement(claim, "complete")
-        text = policy.describe(error)
         match attempt.stop:
             case Stop.LOST:
                 return attempt.lost("stopped because its lease may have been over")
@@ -165,8 +174,11 @@ class Runner:
                 return Settlement(claim, "release")
             case Stop.TIMEOUT:
                 return Settlement(
-                    claim, "retry", kind="timeout", error=f"ran longer than {attempt.timeout} s",
-                    delay=self._backoff(attempt, attempt.task),
+                    claim,
+                    "retry",
+                    kind="timeout",
+                    error=f"ran longer than {attempt.timeout} s",
+                    delay=self._backoff(attempt),
                 )
         if attempt.hold.lost is not None:
             return attempt.lost(f"stopped because a write was refused: {attempt.hold.lost}")
@@ -174,16 +186,17 @@ class Runner:
         decision = policy.decide(
             error,
             attempt=claim.attempt,
-            policy=None if task is None else task.policy,
+            policy=_policy(attempt),
             retry_on=() if task is None else task.retry_on,
             fail_on=() if task is None else task.fail_on,
         )
-        return Settlement(claim, decision.verb, kind=decision.kind, error=text, delay=decision.delay)
+        return Settlement(
+            claim, decision.verb, kind=decision.kind, error=decision.error, delay=decision.delay
+        )
 
-    def _backoff(self, attempt: Attempt, task: Task[Any, Any] | None) -> float:
-        base = limits.BACKOFF_BASE_SECONDS if task is None else task.policy.backoff_base
-        cap = limits.BACKOFF_CAP_SECONDS if task is None else task.policy.backoff_cap
-        return policy.backoff(attempt.claim.attempt, base=base, cap=cap)
+    def _backoff(self, attempt: Attempt) -> float:
+        given = _policy(attempt)
+        return policy.backoff(attempt.claim.attempt, base=given.backoff_base, cap=given.backoff_cap)
 
     def _settle(self, attempt: Attempt, settlement: Settlement) -> None:
         if attempt.settled:
@@ -194,7 +207,9 @@ class Runner:
             self._settler.settled(settlement)
             return
         if settlement.verb in ("fail", "retry"):
-            attempt.log.info("%s (%s): %s", settlement.verb, settlement.kind, (settlement.error or "").split("\n")[0])
+            attempt.log.info(
+                "%s (%s): %s", settlement.verb, settlement.kind, (settlement.error or "").split("\n")[0]
+            )
         self._settler.add(settlement)
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
@@ -230,7 +245,11 @@ class Runner:
                 deadline = attempt.hold.deadline
                 if attempt.stop is None and deadline is not None and now >= deadline:
                     self.stop(attempt, Stop.TIMEOUT)
-                elif attempt.stop is not None and not attempt.settled and now >= attempt.stop_at + self._patience(attempt):
+                elif (
+                    attempt.stop is not None
+                    and not attempt.settled
+                    and now >= attempt.stop_at + self._patience(attempt)
+                ):
                     attempt.log.error("does not stop; its slot stays taken until it returns")
                     self._settle(attempt, self._raised(attempt, TimeoutError("did not stop")))
 
@@ -251,4 +270,3 @@ class Runner:
         for attempt in list(self.running.values()):
             if not attempt.settled:
                 self._settle(attempt, Settlement(attempt.claim, "release"))
-

@@ -57,8 +57,13 @@ class Service:
         self.queues = [queue for queue, _ in settings.queues]
         self.settler = Settler(self.store, self.trouble, self._settled)
         self.keeper = Keeper(
-            self.target, self.store, worker=self.name, seconds=settings.lease, alone=settings.alone,
-            on_lost=self._lost, on_cancel=self._cancel,
+            self.target,
+            self.store,
+            worker=self.name,
+            seconds=settings.lease,
+            alone=settings.alone,
+            on_lost=self._lost,
+            on_cancel=self._cancel,
         )
         self.sweeper = Sweeper(self.store, self.queues, self.trouble, self._suspects)
         self.listener = Listener(self.target, self._notified)
@@ -77,10 +82,16 @@ class Service:
     def _lanes(self) -> list[Lane]:
         careful = [name for name, task in self.app.tasks.items() if task.policy.careful]
         alone, lease = self.settings.alone, self.settings.lease
-        lanes = [Lane(slots, [queue], careful=careful, alone=alone, lease_seconds=lease) for queue, slots in self.settings.queues if slots]
+        lanes = [
+            Lane(slots, [queue], careful=careful, alone=alone, lease_seconds=lease)
+            for queue, slots in self.settings.queues
+            if slots
+        ]
         shared = [queue for queue, slots in self.settings.queues if not slots]
         if shared:
-            lanes.append(Lane(self.settings.concurrency, shared, careful=careful, alone=alone, lease_seconds=lease))
+            lanes.append(
+                Lane(self.settings.concurrency, shared, careful=careful, alone=alone, lease_seconds=lease)
+            )
         return lanes
 
     async def run(self) -> int:
@@ -148,7 +159,13 @@ class Service:
     def _start(self, space_id: str) -> None:
         slots = sum(lane.slots for lane in self.lanes)
         self.runner = Runner(
-            self.app, self.store, self.settler, space_id=space_id, slots=slots, grace=self.settings.grace, freed=self._freed
+            self.app,
+            self.store,
+            self.settler,
+            space_id=space_id,
+            slots=slots,
+            grace=self.settings.grace,
+            freed=self._freed,
         )
         self._begin(self.settler.run(), "settle")
         self._begin(self.keeper.watch(), "trust")
@@ -233,7 +250,9 @@ class Service:
 
     def _exhausted(self) -> bool:
         runner = self.runner
-        quiet = runner is not None and not runner.running and not self.settler.backlog and not self.isolation.busy
+        quiet = (
+            runner is not None and not runner.running and not self.settler.backlog and not self.isolation.busy
+        )
         return quiet and len(self._idle_lanes) == len(self.lanes)
 
     async def _wait(self, lane: Lane, seconds: float | None) -> None:
@@ -343,7 +362,12 @@ class Service:
         """Somebody took these tickets from under our lease: their handlers must stop. What is being settled is not missing."""
         for job_id in job_ids:
             attempt = self.runner.running.get((lease.id, job_id)) if self.runner is not None else None
-            if attempt is not None and self.runner is not None and not attempt.hold.committed and not attempt.hold.open_commits:
+            if (
+                attempt is not None
+                and self.runner is not None
+                and not attempt.hold.committed
+                and not attempt.hold.open_commits
+            ):
                 self.runner.stop(attempt, Stop.LOST)
         gone = set(job_ids)
         for lane in self.lanes:

@@ -59,7 +59,9 @@ class WorkerSettings:
             raise ConfigError("a queue is named twice", hint="Name each queue once.")
         for queue, slots in self.queues:
             if slots is not None and not 1 <= slots <= limits.CONCURRENCY_MAX:
-                raise ConfigError(f"queue {queue!r} has {slots} slots", hint=f"Choose 1 to {limits.CONCURRENCY_MAX}.")
+                raise ConfigError(
+                    f"queue {queue!r} has {slots} slots", hint=f"Choose 1 to {limits.CONCURRENCY_MAX}."
+                )
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> WorkerSettings:

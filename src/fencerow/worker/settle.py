@@ -63,7 +63,10 @@ class Settler:
         """Flush for as long as the worker lives."""
         while True:
             await self._arrived.wait()
-            batch, self._waiting = self._waiting[: limits.SETTLE_BATCH_MAX], self._waiting[limits.SETTLE_BATCH_MAX :]
+            batch, self._waiting = (
+                self._waiting[: limits.SETTLE_BATCH_MAX],
+                self._waiting[limits.SETTLE_BATCH_MAX :],
+            )
             if not self._waiting:
                 self._arrived.clear()
             for group in jobs.by_verb(batch):
@@ -113,4 +116,3 @@ class Settler:
 
 
 UNSTORABLE = "the database refused to store the outcome"
-

@@ -83,7 +83,7 @@ class Supervisor:
         self._children[place] = None
         if self._signals or self._exit or (self._settings.burst and code == 0):
             self._done.add(place)
-            self._exit = self._exit or (code if code > 0 else 0)
+            self._exit = self._exit or (max(0, code))
         elif code == EXIT_CONFIGURATION:
             self._give_up(code)
         else:
@@ -96,7 +96,9 @@ class Supervisor:
             self._deaths.popleft()
         end = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         if len(self._deaths) >= DEATHS_MAX:
-            logger.error("worker process %d ended %s: %d deaths in a minute, giving up", place, end, len(self._deaths))
+            logger.error(
+                "worker process %d ended %s: %d deaths in a minute, giving up", place, end, len(self._deaths)
+            )
             self._give_up(EXIT_CRASH_LOOP)
             return
         pause = PAUSE_SECONDS[min(len(self._deaths), len(PAUSE_SECONDS)) - 1]
@@ -115,4 +117,4 @@ class Supervisor:
             SETTINGS_VARIABLE: json.dumps(asdict(settings)),
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
-        return subprocess.Popen(self._command, env=environment)  # noqa: S603 - our own interpreter and module
+        return subprocess.Popen(self._command, env=environment)

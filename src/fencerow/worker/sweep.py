@@ -31,7 +31,11 @@ class Sweeper:
     """
 
     def __init__(
-        self, store: AsyncStore, queues: Sequence[str], trouble: Trouble, found_suspects: Callable[[list[str]], None]
+        self,
+        store: AsyncStore,
+        queues: Sequence[str],
+        trouble: Trouble,
+        found_suspects: Callable[[list[str]], None],
     ) -> None:
         self._store = store
         self._queues = tuple(queues)
@@ -67,7 +71,12 @@ class Sweeper:
             await self._store.run(jobs.promote())
         if next_end is not None and next_end <= 0:
             for lost in await self._store.run(jobs.expire()):
-                logger.warning("job=%d generation=%d lost with its worker's lease: %s", lost.job_id, lost.generation, lost.fate)
+                logger.warning(
+                    "job=%d generation=%d lost with its worker's lease: %s",
+                    lost.job_id,
+                    lost.generation,
+                    lost.fate,
+                )
         if (next_run is not None and next_run <= 0) or (next_end is not None and next_end <= 0):
             next_run, next_end, suspects = await self._store.run(workers.horizon(self._queues))
         if suspects:

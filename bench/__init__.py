@@ -1,0 +1,1 @@
+"""Measurements of Fencerow on throwaway servers; never a test, never an existing database."""
