@@ -7,14 +7,20 @@ from fencerow.types import Claim, NewJob, Settlement, Unique
 LEASE = 7_000_000_000_000_000_001
 
 
-def enqueue(space: Space, task: str = "mail.send", *, queue: str = "mail", payload: str = "{}", **more: object) -> int:
+def enqueue(
+    space: Space, task: str = "mail.send", *, queue: str = "mail", payload: str = "{}", **more: object
+) -> int:
     """A job's id."""
     job = NewJob(task=task, payload=payload, queue=queue, **more)  # type: ignore[arg-type]
     return space.run(jobs.enqueue([job]))[0].id
 
 
 def worker(
-    space: Space, name: str = "w1", *, queues: tuple[str, ...] = ("mail",), tasks: tuple[str, ...] = ("mail.send",)
+    space: Space,
+    name: str = "w1",
+    *,
+    queues: tuple[str, ...] = ("mail",),
+    tasks: tuple[str, ...] = ("mail.send",),
 ) -> int:
     """A live worker: registered, with a lease of 30 s. The lease's id."""
     space.run(workers.register(name, host="here", pid=1, version="1", queues=queues, tasks=tasks, slots=1))

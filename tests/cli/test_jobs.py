@@ -134,7 +134,9 @@ def test_show_keeps_the_payload_back_until_asked(space: Space, here: Here) -> No
 
 def test_show_reads_numbers_that_python_refuses(space: Space, here: Here) -> None:
     """A job that another client enqueued with a number of 5,000 digits is shown all the same."""
-    space.rows("SELECT fencerow.enqueue('mail.send', jsonb_build_object('n', ('1' || repeat('0', 5000))::numeric))")
+    space.rows(
+        "SELECT fencerow.enqueue('mail.send', jsonb_build_object('n', ('1' || repeat('0', 5000))::numeric))"
+    )
 
     assert here("job", "show", "1", "--payload", "--json").json["payload"] == {"n": "1" + "0" * 5000}
 
@@ -166,9 +168,7 @@ def test_hostile_names_and_errors_stay_text(space: Space, here: Here) -> None:
     """C107, C104: what comes from the database cannot steer the terminal, and JSON stays JSON."""
     evil = "\x1b[2J\x1b]0;x\x07\nERROR forged \u202e<img src=x onerror=1>"
     task = "t\u202e<script>"
-    space.rows(
-        "SELECT fencerow.enqueue(%s, '{}', queue => 'mail', tags => ARRAY[%s])", (task, evil)
-    )
+    space.rows("SELECT fencerow.enqueue(%s, '{}', queue => 'mail', tags => ARRAY[%s])", (task, evil))
     life.fail(space, life.claim(space, life.worker(space, "w\u202e")), evil)
     space.rows("SELECT fencerow.redrive(1, %s)", (evil,))
     life.fail(space, life.claim(space, life.worker(space, "w\u202e")), evil)
@@ -275,10 +275,15 @@ def test_an_act_on_a_locked_job_is_busy(space: Space, here: Here) -> None:
     said = here("job", "cancel", "1", "2", "--json")
 
     assert said.code == 4
-    assert [(row["id"], row["result"]) for row in said.json["jobs"]] == [(1, "resource_busy"), (2, "cancelled")]
+    assert [(row["id"], row["result"]) for row in said.json["jobs"]] == [
+        (1, "resource_busy"),
+        (2, "cancelled"),
+    ]
 
 
-@pytest.mark.parametrize("arguments", [("show", "0"), ("show", "1 or 1=1"), ("cancel",), ("list", "--state", "waiting")])
+@pytest.mark.parametrize(
+    "arguments", [("show", "0"), ("show", "1 or 1=1"), ("cancel",), ("list", "--state", "waiting")]
+)
 def test_wrong_usage_is_code_2(here: Here, arguments: tuple[str, ...]) -> None:
     said = here("job", *arguments)
 

@@ -49,7 +49,15 @@ def test_the_first_line_that_says_something_is_shown() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.04, "0.0 s"), (9.99, "10 s"), (59.6, "1 m"), (200, "3 m 20 s"), (7500, "2 h 5 m"), (273600, "3 d 4 h"), (3600, "1 h")],
+    [
+        (0.04, "0.0 s"),
+        (9.99, "10 s"),
+        (59.6, "1 m"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 5 m"),
+        (273600, "3 d 4 h"),
+        (3600, "1 h"),
+    ],
 )
 def test_spans_have_two_units(seconds: float, shown: str) -> None:
     assert output.span(seconds) == shown
@@ -57,7 +65,13 @@ def test_spans_have_two_units(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("interval", "seconds"),
-    [("01:00:00", 3600.0), ("00:00:00.5", 0.5), ("365 days", 365 * 86400.0), ("1 day 02:00:00", 93600.0), ("1 mon", "1 mon")],
+    [
+        ("01:00:00", 3600.0),
+        ("00:00:00.5", 0.5),
+        ("365 days", 365 * 86400.0),
+        ("1 day 02:00:00", 93600.0),
+        ("1 mon", "1 mon"),
+    ],
 )
 def test_intervals_become_seconds(interval: str, seconds: float | str) -> None:
     assert output.seconds_of(interval) == seconds
@@ -65,7 +79,14 @@ def test_intervals_become_seconds(interval: str, seconds: float | str) -> None:
 
 def test_json_is_exact() -> None:
     at = datetime(2027, 1, 2, 3, 4, 5, 600, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-    value = {"safe": 2**53 - 1, "large": 2**53, "least": -(2**62), "at": at, "for": timedelta(minutes=1), "yes": True}
+    value = {
+        "safe": 2**53 - 1,
+        "large": 2**53,
+        "least": -(2**62),
+        "at": at,
+        "for": timedelta(minutes=1),
+        "yes": True,
+    }
 
     assert output.jsonable(value) == {
         "safe": 9007199254740991,

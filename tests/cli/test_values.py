@@ -15,14 +15,41 @@ from fencerow.errors import InvalidPayload, PayloadTooDeep
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("500ms", 0.5), ("10s", 10), ("10m", 600), ("2h", 7200), ("1d", 86400), ("1.5h", 5400), ("0", 0), ("42", 42)],
+    [
+        ("500ms", 0.5),
+        ("10s", 10),
+        ("10m", 600),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("1.5h", 5400),
+        ("0", 0),
+        ("42", 42),
+    ],
 )
 def test_durations_have_units(text: str, seconds: float) -> None:
     assert values.duration(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-5s", "5 s", "10x", "1e3", "inf", "nan", "s", "1m30s", "٣s", "1_0", "10S", "9" * 40, "0x1", "+1", "1."]
+    "text",
+    [
+        "",
+        "-5s",
+        "5 s",
+        "10x",
+        "1e3",
+        "inf",
+        "nan",
+        "s",
+        "1m30s",
+        "٣s",
+        "1_0",
+        "10S",
+        "9" * 40,
+        "0x1",
+        "+1",
+        "1.",
+    ],
 )
 def test_durations_refuse_nonsense(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="a duration is a number"):
@@ -50,14 +77,18 @@ def test_times_need_a_zone() -> None:
         values.instant("2027-01-31T08:00:00")
 
 
-@pytest.mark.parametrize("text", ["", "tomorrowish", "infinity", "300000-01-01T00:00Z", "9500-01-01T00:00Z", "now"])
+@pytest.mark.parametrize(
+    "text", ["", "tomorrowish", "infinity", "300000-01-01T00:00Z", "9500-01-01T00:00Z", "now"]
+)
 def test_times_refuse_nonsense(text: str) -> None:
     """Bad input 14: year 300000, 'infinity', 'tomorrowish'."""
     with pytest.raises(typer.BadParameter, match="a time"):
         values.instant(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.0", "x", "", "9223372036854775808", "1 or 1=1", "²", "1" * 30])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "1.0", "x", "", "9223372036854775808", "1 or 1=1", "²", "1" * 30]
+)
 def test_job_ids_refuse_what_is_none(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="a job id"):
         values.job_id(text)
@@ -89,7 +120,11 @@ def test_queues_refuse_nonsense(text: str) -> None:
 _NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=63)
 
 
-@given(st.lists(st.tuples(_NAMES, st.none() | st.integers(1, 10_000)), min_size=1, unique_by=lambda entry: entry[0]))
+@given(
+    st.lists(
+        st.tuples(_NAMES, st.none() | st.integers(1, 10_000)), min_size=1, unique_by=lambda entry: entry[0]
+    )
+)
 def test_queues_of_any_name_can_be_written(entries: list[tuple[str, int | None]]) -> None:
     def escaped(name: str) -> str:
         return "".join("\\" + c if c in "\\,:" else c for c in name)
@@ -98,7 +133,11 @@ def test_queues_of_any_name_can_be_written(entries: list[tuple[str, int | None]]
     assert values.queues([text]) == tuple(entries)
 
 
-@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())))
+@given(
+    st.dictionaries(
+        st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
+    )
+)
 def test_json_objects_are_read_as_they_are(value: dict[str, Any]) -> None:
     assert values.json_object(json.dumps(value)) == value
 
@@ -117,7 +156,18 @@ def test_json_objects_are_read_as_they_are(value: dict[str, Any]) -> None:
         ('{"hunter2": ' + "1" * 5000 + "}", "too many digits"),
         ("", "line 1, column 1"),
     ],
-    ids=["truncated", "comma", "bare", "twice", "twice-inside", "array", "nan", "infinity", "digits", "empty"],
+    ids=[
+        "truncated",
+        "comma",
+        "bare",
+        "twice",
+        "twice-inside",
+        "array",
+        "nan",
+        "infinity",
+        "digits",
+        "empty",
+    ],
 )
 def test_bad_json_is_refused_by_place_and_never_quoted(text: str, told: str) -> None:
     """Bad inputs 5 and 8: duplicate keys, truncated JSON on the command line."""

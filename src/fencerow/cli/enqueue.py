@@ -113,7 +113,8 @@ def _job(app: App | None, task: str, payload: dict[str, Any]) -> NewJob:
             hint=f"It has: {', '.join(sorted(app.tasks)) or 'none'}.",
         ) from None
     positional, named = known.load(text)
-    return known.bind(*positional, **named)
+    # The database knows a task's policy once a worker declared it; the app knows it before.
+    return replace(known.bind(*positional, **named), queue=known.policy.queue, priority=known.policy.priority)
 
 
 def _send(

@@ -44,7 +44,10 @@ def code_of(error: errors.FencerowError) -> int:
 
 
 _CURES: Final[tuple[tuple[type[errors.FencerowError], str], ...]] = (
-    (errors.DatabaseUnavailable, "See that the server runs, and that --dsn, the app or FENCEROW_DSN names it."),
+    (
+        errors.DatabaseUnavailable,
+        "See that the server runs, and that --dsn, the app or FENCEROW_DSN names it.",
+    ),
     (errors.PermissionDenied, "Use a role that may do it, or have it granted."),
     (errors.ReadOnly, "Connect to the primary."),
     (errors.ResourceBusy, "Try again."),

@@ -64,6 +64,7 @@ class Location:
     schema: str
     source: str
     app: App | None = None
+    pooler: bool = False
 
     @property
     def embedded(self) -> str | None:
@@ -80,18 +81,19 @@ def locate(asked: Asked) -> Location:
     """
     from fencerow.sql import SCHEMA, check_schema_name
 
-    variable_dsn, variable_app = os.environ.get(config.DSN_VARIABLE), os.environ.get(config.APP_VARIABLE)
-    named = asked.app or (None if asked.dsn or variable_dsn else variable_app)
-    app = load_app(named) if named else None
-    schema = check_schema_name(asked.schema or (app.schema if app else SCHEMA))
-    if asked.dsn:
-        return Location(config.check_dsn(asked.dsn), schema, "--dsn", app)
-    if app:
-        return Location(
-            config.check_dsn(app.dsn), schema, f"{'--app' if asked.app else config.APP_VARIABLE} {named}", app
-        )
-    if variable_dsn:
-        return Location(config.check_dsn(variable_dsn), schema, config.DSN_VARIABLE)
+    variable = os.environ.get(config.DSN_VARIABLE) or None
+    named, source = asked.app, f"--app {asked.app}"
+    if named is None and asked.dsn is None and variable is None:
+        named = os.environ.get(config.APP_VARIABLE) or None
+        source = f"{config.APP_VARIABLE} {named}"
+    app = None if named is None else load_app(named)
+    schema = check_schema_name(asked.schema if asked.schema is not None else app.schema if app else SCHEMA)
+    if asked.dsn is not None:
+        return Location(config.check_dsn(asked.dsn), schema, "--dsn", app=app)
+    if app is not None:
+        return Location(app.dsn, schema, source, app=app, pooler=app.pooler)
+    if variable is not None:
+        return Location(config.check_dsn(variable), schema, config.DSN_VARIABLE)
     raise ConfigError(
         "no database is named",
         hint="Give --dsn, --app module:name, FENCEROW_DSN or FENCEROW_APP; try: --dsn embedded",
@@ -153,7 +155,8 @@ def opened(asked: Asked) -> Iterator[Space]:
     location = locate(asked)
     announce(asked, location)
     with served(location) as dsn:
-        store = SyncStore(Target(dsn, schema=location.schema, name="fencerow cli"), sessions=1)
+        target = Target(dsn, schema=location.schema, name="fencerow cli", pooler=location.pooler)
+        store = SyncStore(target, sessions=1)
         try:
             space = Space(location, store)
             check_contract(*space.run(contract()))

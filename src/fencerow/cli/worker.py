@@ -11,6 +11,7 @@ import typer
 from fencerow import config, limits
 from fencerow.cli import exits, location, values
 from fencerow.errors import ConfigError
+from fencerow.loading import load_app
 
 NAME_CHARACTERS_MAX = 150
 """A worker adds to its name what makes it unlike any other start; the database takes 200 characters."""
@@ -48,14 +49,14 @@ def worker(
     ] = 1,
     burst: Annotated[bool, typer.Option("--burst", help="End when nothing is due.")] = False,
     lease: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--lease",
             metavar="DURATION",
             parser=values.lease_length,
-            help="How long a worker that vanished keeps its jobs.",
+            help="How long a worker that vanished keeps its jobs. [default: the app's, 30s unless it says otherwise]",
         ),
-    ] = limits.LEASE_SECONDS_DEFAULT,
+    ] = None,
     grace: Annotated[
         float,
         typer.Option(
@@ -88,11 +89,12 @@ def worker(
     named = ref or app or os.environ.get(config.APP_VARIABLE)
     if not named:
         raise ConfigError("no app is named", hint="Give module:name, as in: fencerow worker shop:app")
-    asked = location.Asked(dsn, named, schema, quiet or json_logs)
+    asked = location.Asked(dsn, ref or app, schema, quiet or json_logs)
     served = values.queues(queues or ["default"])
     if name is not None:
         values.name(name, "worker name", NAME_CHARACTERS_MAX)
     place = location.locate(asked)
+    known = place.app or load_app(named)
     location.announce(asked, place)
 
     from fencerow import worker as engine
@@ -103,11 +105,11 @@ def worker(
         concurrency=concurrency,
         processes=processes,
         burst=burst,
-        lease=lease,
+        lease=known.lease if lease is None else lease,
         grace=grace,
         name=name,
         alone=alone,
-        dsn=dsn,
+        dsn=place.dsn if place.app is None else dsn,
         schema=schema,
         log_level=log_level.value,
         json_logs=json_logs,
