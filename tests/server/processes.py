@@ -92,15 +92,14 @@ class Program:
     def pid(self) -> int:
         return self.process.pid
 
-    def answer(self) -> dict[str, Any]:
-        """The next line it says."""
+    def answer(self) -> Any:
+        """The next line it says, read as JSON."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             _, errors = self.process.communicate(timeout=20)
             raise AssertionError(errors)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def end(self) -> None:
         """Let it end by itself."""

@@ -153,6 +153,7 @@ def until_gone(home: Path) -> None:
 RUN_AS_NOBODY = ["runuser", "-u", "nobody", "--", SYSTEM_PYTHON]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"no {SYSTEM_PYTHON} for the account nobody")
 def test_an_ordinary_account_runs_it_as_itself(public: Path, lower: Account) -> None:
     """Waits out the grace after the user."""
@@ -177,6 +178,7 @@ def test_an_account_without_a_home_is_told_what_to_set(monkeypatch: pytest.Monke
     assert "Set FENCEROW_HOME" in errors
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"no {SYSTEM_PYTHON} for another account")
 def test_an_account_without_a_name_runs_it_in_a_user_namespace(public: Path) -> None:
     """Waits out the grace after the user. Containers are often started with a bare uid."""

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from fencerow import server
 from fencerow.server import ServerError, embedded
+from fencerow.server.embedded import _start_keeper
+from fencerow.server.keeper import Places
 from fencerow.server.postmaster import working_in
 from tests.server.processes import USER, Program, alive, keep, kept, until
 
@@ -106,6 +109,7 @@ def test_a_failed_preparation_is_tried_again_by_the_next(home: Path) -> None:
             assert asked == [used.dsn, used.dsn]
 
 
+@pytest.mark.slow
 def test_a_user_killed_takes_the_server_along_and_no_data(home: Path) -> None:
     """Waits out the grace after the last user."""
     with Program(USER) as user:
@@ -137,6 +141,14 @@ def test_a_killed_keeper_takes_the_server_down_cleanly(home: Path) -> None:
             assert again.created is False
     assert log_of(home).count("starting PostgreSQL") == 2
     assert "not properly shut down" not in log_of(home)
+
+
+def test_a_second_keeper_gives_way(home: Path) -> None:
+    """As when a starter was killed between starting its keeper and the keeper's taking of the lock."""
+    with embedded():
+        before = running()
+        assert _start_keeper(Places(home / "default"), time.monotonic() + 20) is False
+        assert running() == before
 
 
 def test_a_terminated_keeper_stops_the_server(home: Path) -> None:
@@ -182,6 +194,7 @@ def test_a_fork_that_ends_takes_nothing_away(home: Path) -> None:
         assert server.status().used
 
 
+@pytest.mark.slow
 def test_a_fork_that_lives_on_is_a_user(home: Path) -> None:
     """Waits out the grace after the fork."""
     with Program(FORKING_USER) as user:
@@ -196,6 +209,7 @@ def test_a_fork_that_lives_on_is_a_user(home: Path) -> None:
     until_gone(home)
 
 
+@pytest.mark.slow
 def test_started_it_stands_until_it_is_stopped(home: Path) -> None:
     """Waits out the grace after the start."""
     found = server.start()
@@ -213,6 +227,7 @@ def test_started_it_stands_until_it_is_stopped(home: Path) -> None:
         server.url()
 
 
+@pytest.mark.slow
 def test_a_used_server_is_stopped_later_or_now(home: Path) -> None:
     """Waits out the grace after the user."""
     server.start()

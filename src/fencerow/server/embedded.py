@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _POLL_SECONDS = 0.02
+_STARTS = 3  # keepers that one call starts, should they be killed before they answer
+_LOG_BYTES = 1 << 20
 _KEEPER = (
     "import os, sys; sys.path.extend(sys.argv[1].split(os.pathsep)); "
     "from fencerow.server.keeper import main; sys.exit(main(sys.argv[2:]))"
@@ -223,7 +225,7 @@ def _start(places: Places, prepare: Callable[[str], object] | None, deadline: fl
     turn = locks.open_lock(places.turn)
     try:
         _take(turn, locks.ALONE, deadline, f"Another start in {places.folder} takes too long", places)
-        created = False
+        created, starts = False, 0
         while (record := _live(places)) is None:
             if time.monotonic() > deadline:
                 raise ServerError(
@@ -231,7 +233,10 @@ def _start(places: Places, prepare: Callable[[str], object] | None, deadline: fl
                 )
             if locks.is_held(places.keeper):  # it recovers, or it is on its way out
                 time.sleep(_POLL_SECONDS)
+            elif starts == _STARTS:
+                raise ServerError("The server's keeper ends at once.", hint=f"Read {places.keeper_log}.")
             else:
+                starts += 1
                 created = _start_keeper(places, deadline) or created
         if prepare is not None and not places.prepared.exists():
             prepare(record.dsn)
@@ -251,7 +256,9 @@ def _start_keeper(places: Places, deadline: float) -> bool:
         command = [sys.executable, "-I", "-S", "-c", _KEEPER, modules]
         command += [str(places.folder), str(bin_folder), str(writing), str(GRACE_SECONDS)]
         scratch = {key: os.environ[key] for key in ("XDG_RUNTIME_DIR",) if key in os.environ}
-        with places.keeper_log.open("wb") as log:
+        log_file = places.keeper_log
+        long = log_file.exists() and log_file.stat().st_size > _LOG_BYTES
+        with log_file.open("wb" if long else "ab") as log:
             subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -269,8 +276,8 @@ def _start_keeper(places: Places, deadline: float) -> bool:
         outcome = _await_outcome(reading, deadline)
     finally:
         os.close(reading)
-    if outcome is None:
-        raise ServerError("The server's keeper gave no answer.", hint=f"Read {places.keeper_log}.")
+    if outcome is None:  # it was killed, or took too long: the caller looks again
+        return False
     if "error" in outcome:
         raise ServerError(str(outcome["error"]), hint=str(outcome.get("hint", "")))
     return bool(outcome["created"])

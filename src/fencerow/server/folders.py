@@ -118,7 +118,7 @@ def _try_place(place: Path, account: Account) -> str | None:
 def _is_trusted(base: str) -> bool:
     """Whether nobody but us and root can replace a folder that we make in `base`."""
     try:
-        found = os.stat(base)  # noqa: PTH116 - "" is a base that is not there
+        found = os.stat(base)
     except OSError:
         return False
     safe = not found.st_mode & 0o022 or bool(found.st_mode & stat.S_ISVTX)

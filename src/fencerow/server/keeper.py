@@ -35,6 +35,7 @@ GRACE_SECONDS = 2.0
 START_SECONDS = 120.0
 """The longest wait for a server that may have to recover first."""
 
+_YIELD_SECONDS = 0.5  # those who only look at the lock hold it for less
 _REVIVALS = 5  # within _REVIVAL_SECONDS; a server that dies more often is left down
 _REVIVAL_SECONDS = 60.0
 _STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -188,9 +189,10 @@ def keep(folder: Path, bin_folder: str, ready: int, grace: float) -> int:
     """
     places = Places(folder)
     life = locks.open_lock(places.keeper)
-    if not locks.lock_by(life, locks.ALONE, time.monotonic() + START_SECONDS):
-        answer(ready, error="Another keeper holds this server.", hint="Try again.")
-        return 1
+    # A starter that was killed may have started a keeper too. The first one wins; our starter joins it.
+    if not locks.lock_by(life, locks.ALONE, time.monotonic() + _YIELD_SECONDS):
+        answer(ready, created=False)
+        return 0
     os.ftruncate(life, 0)
     os.pwrite(life, str(os.getpid()).encode(), 0)
     cluster = Cluster(folder, binaries=find_binaries(bin_folder))

@@ -41,6 +41,8 @@ def main(identity: str, parent: str, program: str, *arguments: str) -> None:
         enter_namespace(libc, *map(int, ids))
     elif kind == "drop":
         drop(*map(int, ids))
+    # Python's handler would take a signal that arrives before exec to the grave; the default ends us.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
         if os.getppid() != int(parent):

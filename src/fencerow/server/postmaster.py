@@ -37,7 +37,7 @@ def working_in(data: Path) -> list[int]:
     """Live processes whose working folder is `data`: postmaster and backends. Empty where /proc is absent."""
     try:
         wanted = data.stat()
-        names = os.listdir("/proc")  # noqa: PTH208 - names, not paths
+        names = os.listdir("/proc")
     except OSError:
         return []
     found: list[int] = []
@@ -45,7 +45,7 @@ def working_in(data: Path) -> list[int]:
         if not name.isdigit():
             continue
         try:
-            place = os.stat(f"/proc/{name}/cwd")  # noqa: PTH116 - follows the magic link, which a Path would too
+            place = os.stat(f"/proc/{name}/cwd")
         except OSError:  # gone, a zombie, or another account's
             continue
         if (place.st_dev, place.st_ino) == (wanted.st_dev, wanted.st_ino):
