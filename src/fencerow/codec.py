@@ -185,7 +185,9 @@ def is_model(kind: object) -> bool:
 
 def _model_builtins(value: Any) -> Any:
     if is_model(type(value)):
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(
+            mode="json", by_alias=True, round_trip=True, warnings="none"
+        )  # a warning quotes values
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 

@@ -182,22 +182,27 @@ class _Bounded(reprlib.Repr):
 
 
 _bounded = _Bounded()
-_PLAIN_STR = (BaseException.__str__, KeyError.__str__)
 
 
 def _message(error: BaseException) -> str:
+    """Like str(error), but the built-in forms, which would copy the whole of a huge argument, are made from cut parts."""
     try:
-        arguments = error.args
-        if type(error).__str__ in _PLAIN_STR and not isinstance(error, BaseExceptionGroup):
-            # The built-in __str__ would format the whole of a huge argument before anything could be cut.
-            if not arguments:
-                return ""
-            if len(arguments) == 1 and type(arguments[0]) is str:
-                return arguments[0][:MESSAGE_CHARACTERS_MAX]
-            return ", ".join(_bounded.repr(argument) for argument in arguments[:10])[:MESSAGE_CHARACTERS_MAX]
-        return str.__getitem__(str(error), slice(MESSAGE_CHARACTERS_MAX))
+        form, arguments = type(error).__str__, error.args
+        if form is OSError.__str__ and isinstance(error, OSError) and error.errno is not None:
+            place = "" if error.filename is None else f": {_bounded.repr(error.filename)}"
+            return f"[Errno {error.errno}] {_text(error.strerror)}{place}"
+        if form not in (BaseException.__str__, KeyError.__str__, OSError.__str__):
+            return str.__getitem__(str(error), slice(MESSAGE_CHARACTERS_MAX))
+        if len(arguments) == 1 and form is not KeyError.__str__:
+            return _text(arguments[0])
+        return ", ".join(_bounded.repr(argument) for argument in arguments[:10])[:MESSAGE_CHARACTERS_MAX]
     except BaseException:  # noqa: BLE001 (whatever a hostile __str__ raises says nothing about the worker)
         return "(its message cannot be shown: __str__ raises)"
+
+
+def _text(argument: object) -> str:
+    shown = argument if type(argument) is str else _bounded.repr(argument)
+    return shown[:MESSAGE_CHARACTERS_MAX]
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fencerow.app.batch import Batch, Chunk
-from fencerow.errors import FencerowError, UsageError
+from fencerow.errors import UsageError
 from fencerow.ops import jobs
 from fencerow.store.classify import Phase, classify
 from fencerow.store.session import arun_on, run_on
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection, Connection
+    from psycopg import AsyncConnection, Connection, Error
 
 Kind = Literal["Connection", "AsyncConnection"]
 
 
 def check_connection(connection: object, *, wanted: Kind) -> None:
     """
-    Accept a psycopg connection of the wanted kind or a subclass; psycopg is not imported for the question.
+    Accept a psycopg connection of the wanted kind or a subclass.
 
     Raises:
         UsageError: it is something else, or of the other kind.
     """
-    found = {kind.__name__ for kind in type(connection).__mro__ if kind.__module__.split(".")[0] == "psycopg"}
+    found = _of_driver(connection)
     if wanted in found:
         return
     if "Connection" in found:
@@ -81,9 +81,12 @@ async def asend_on(
 
 def _classified(error: Exception, connection: Connection[Any] | AsyncConnection[Any]) -> Exception:
     """BEGIN, SAVEPOINT and COMMIT are psycopg's here, and so are their errors; others pass as they are."""
-    import psycopg
-
-    if not isinstance(error, psycopg.Error) or isinstance(error, FencerowError):
+    if "Error" not in _of_driver(error):
         return error
     phase = Phase.COMMIT if connection.autocommit else Phase.INSIDE
-    return classify(error, name="enqueue", phase=phase, lost=connection.broken)
+    return classify(cast("Error", error), name="enqueue", phase=phase, lost=connection.broken)
+
+
+def _of_driver(value: object) -> set[str]:
+    """The classes of psycopg among a value's; the question imports nothing."""
+    return {kind.__name__ for kind in type(value).__mro__ if kind.__module__.split(".")[0] == "psycopg"}

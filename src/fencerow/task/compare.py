@@ -20,10 +20,10 @@ def difference(given: Any, got: Any) -> str | None:
         return None
     if isinstance(got, msgspec.Struct) and type(given) is type(got):
         return _parts({name: (getattr(given, name), getattr(got, name)) for name in got.__struct_fields__})
-    if dataclasses.is_dataclass(got) and type(given) is type(got):
+    if dataclasses.is_dataclass(got) and not isinstance(got, type) and type(given) is type(got):
         names = [field.name for field in dataclasses.fields(got)]
         return _parts({name: (getattr(given, name, None), getattr(got, name, None)) for name in names})
-    if type(got) is dict and isinstance(given, dict):
+    if isinstance(got, dict) and isinstance(given, dict):
         if given.keys() != got.keys():
             return ""
         return _parts({str(key): (given[key], got[key]) for key in got})

@@ -272,7 +272,7 @@ def check_executor(value: object, *, is_async: bool) -> Literal["async", "thread
 
 def check_error_classes(value: object, what: str) -> ErrorClasses:
     """Exception classes as a tuple; one class may stand alone."""
-    classes = value if isinstance(value, tuple) else (value,)
+    classes: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in classes):
         raise InvalidValue(f"{what} holds something that is no Exception class", hint="Give (ValueError, …).")
     return classes

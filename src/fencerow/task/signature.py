@@ -127,8 +127,10 @@ class Signature:
                 given.kind is given.KEYWORD_ONLY,
                 _is_plain(annotation),
             )
-        fields = [
-            (f"p{place}", entry.annotation, *(() if entry.required else (msgspec.UNSET,)))
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+            (f"p{place}", entry.annotation)
+            if entry.required
+            else (f"p{place}", entry.annotation, msgspec.UNSET)
             for place, entry in enumerate(parameters.values())
         ]
         rename = {f"p{place}": name for place, name in enumerate(parameters)}

@@ -238,20 +238,18 @@ def default_name(function: Callable[..., Any]) -> str:
     that imports it finds its tasks. Give ``name=`` where that is not its name, as for a file inside a package.
 
     Raises:
-        ConfigError: an interactive session has no file.
+        ConfigError: the program is no file that a worker could import, as an interactive session.
     """
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name
-        elif file is not None:
-            module = Path(file).stem
-        else:
+        spec, file = getattr(main, "__spec__", None), Path(getattr(main, "__file__", ""))
+        if spec is None and not (file.suffix == ".py" and file.stem.isidentifier()):
             raise ConfigError(
-                "a task of an interactive session has no name", hint='Give @app.task(name="…").'
+                "a task of this program has no name, because no worker could import the program",
+                hint='Give @app.task(name="…").',
             )
+        module = file.stem if spec is None else spec.name
     return f"{module}.{function.__qualname__}"
 
 
