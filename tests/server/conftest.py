@@ -14,11 +14,15 @@ from tests.server.processes import until
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
 
+def until_left(data: Path) -> None:
+    until(lambda: not working_in(data), "the server's processes are gone")
+
+
 def stop_all(folder: Path) -> None:
     for place in folder.iterdir() if folder.is_dir() else ():
         if (place / "use.lock").exists():
             server.stop(place.name, now=True)
-        until(lambda place=place: not working_in(place / "data"), "the server's processes are gone")
+        until_left(place / "data")
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ def test_a_fork_that_lives_on_is_a_user(home: Path) -> None:
     try:
         assert not alive(user.pid)
         assert server.status().used
-        assert running()
+        assert running().server_pid
     finally:
         os.kill(fork, signal.SIGKILL)
     until_gone(home)
