@@ -199,6 +199,32 @@ def test_list_filters_and_pages(space: Space, here: Here) -> None:
     assert here("job", "list", "--json").json["before"] is None
 
 
+def test_list_finds_jobs_in_every_state(space: Space, here: Here) -> None:
+    lease = life.worker(space)
+    for _ in range(4):
+        life.enqueue(space)
+    life.complete(space, life.claim(space, lease))
+    life.fail(space, life.claim(space, lease))
+    life.claim(space, lease)
+    life.enqueue(space, run_in=60.0)
+    space.run(jobs.cancel(life.enqueue(space)))
+
+    found = {
+        state: [row["id"] for row in here("job", "list", "--state", state, "--json").json["jobs"]]
+        for state in ("done", "failed", "running", "ready", "scheduled", "cancelled")
+    }
+
+    assert found == {
+        "done": [1],
+        "failed": [2],
+        "running": [3],
+        "ready": [4],
+        "scheduled": [5],
+        "cancelled": [6],
+    }
+    assert here("job", "list", "--state", "running", "--json").json["jobs"][0]["worker"] == "w1"
+
+
 def test_list_finds_the_rare_job_behind_many(space: Space, here: Here) -> None:
     """A page in which nothing matched carries its cursor: ten thousand other jobs do not hide one."""
     life.enqueue(space, queue="rare")

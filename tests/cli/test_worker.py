@@ -86,6 +86,18 @@ def test_contradictions_are_refused_at_the_start(
     assert told in " ".join(said.err.split())
 
 
+def test_queues_that_no_task_uses_are_remarked(space: Space, shop: str, tmp_path: Path, program: Run) -> None:
+    """C111: a worker for 'mial' while the app's tasks use 'mail'; an app whose tasks are not imported."""
+    (tmp_path / "empty.py").write_text("import os, fencerow\napp = fencerow.App(os.environ['SHOP_DSN'])\n")
+
+    wrong = program("worker", shop, "--queues", "mial,mail", "--burst")
+    empty = program("worker", "empty:app", "--burst")
+
+    assert "remark: queue mial is the queue of no task of this app; theirs: mail\n" in wrong.err
+    assert wrong.err.count("remark: ") == 1
+    assert "remark: the app has no task" in empty.err
+
+
 def test_a_worker_needs_an_app(call: Run) -> None:
     said = call("worker")
 

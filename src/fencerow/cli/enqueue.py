@@ -20,41 +20,48 @@ if TYPE_CHECKING:
 _STDIN_CHARACTERS_MAX = 4 * limits.PAYLOAD_BYTES_MAX
 
 
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
+Payload = Annotated[
+    str,
+    typer.Argument(metavar="JSON", help="Its arguments by name, as one JSON object; - reads it from stdin."),
+]
+Queue = Annotated[str | None, typer.Option("--queue", help="[default: the task's]")]
+Priority = Annotated[
+    int | None,
+    typer.Option("--priority", min=limits.PRIORITY_MIN, max=limits.PRIORITY_MAX, help="Lower runs sooner."),
+]
+RunIn = Annotated[
+    float | None,
+    typer.Option(
+        "--run-in", metavar="DURATION", parser=values.delay, help="Not before 10m, 2h or so have passed."
+    ),
+]
+RunAt = Annotated[
+    datetime | None,
+    typer.Option(
+        "--run-at", metavar="TIME", parser=values.instant, help="Not before: ISO 8601 with its zone."
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None, typer.Option("--idempotency-key", help="The same key again answers the same job.")
+]
+UniqueKey = Annotated[
+    str | None, typer.Option("--unique", metavar="KEY", help="At most one live job holds this key.")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
+
+
 def enqueue(
     context: typer.Context,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")],
-    payload: Annotated[
-        str,
-        typer.Argument(
-            metavar="JSON", help="Its arguments by name, as one JSON object; - reads it from stdin."
-        ),
-    ] = "{}",
-    queue: Annotated[str | None, typer.Option("--queue", help="[default: the task's]")] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            "--priority", min=limits.PRIORITY_MIN, max=limits.PRIORITY_MAX, help="Lower runs sooner."
-        ),
-    ] = None,
-    run_in: Annotated[
-        float | None,
-        typer.Option(
-            "--run-in", metavar="DURATION", parser=values.delay, help="Not before 10m, 2h, … have passed."
-        ),
-    ] = None,
-    run_at: Annotated[
-        datetime | None,
-        typer.Option(
-            "--run-at", metavar="TIME", parser=values.instant, help="Not before: ISO 8601 with its zone."
-        ),
-    ] = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="The same key again answers the same job.")
-    ] = None,
-    unique: Annotated[
-        str | None, typer.Option("--unique", metavar="KEY", help="At most one live job holds this key.")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
+    task: TaskName,
+    payload: Payload = "{}",
+    queue: Queue = None,
+    priority: Priority = None,
+    run_in: RunIn = None,
+    run_at: RunAt = None,
+    idempotency_key: IdempotencyKey = None,
+    unique: UniqueKey = None,
+    tag: Tags = None,
     dsn: location.Dsn = None,
     app: location.AppRef = None,
     schema: location.Schema = None,

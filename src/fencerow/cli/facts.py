@@ -19,6 +19,8 @@ _TIMES = frozenset(
     {"created_at", "run_at", "ready_since", "claimed_at", "ended_at", "lease_until", "now", "paused_at", "at"}
 )
 
+_LISTS = frozenset({"attempts", "refusals", "interventions"})
+
 
 def timed(facts: Facts) -> dict[str, Any]:
     """The facts with datetimes for texts, ``timeout_seconds`` for ``timeout``, lease ids as texts."""
@@ -30,8 +32,8 @@ def timed(facts: Facts) -> dict[str, Any]:
             found["timeout_seconds"] = output.seconds_of(value)
         elif key == "lease_id" and value is not None:
             found[key] = str(value)
-        elif key in ("attempts", "refusals", "interventions"):
-            found[key] = [timed(entry) for entry in value]
+        elif key in _LISTS:
+            found[key] = [timed(entry) for entry in value or ()]
         else:
             found[key] = value
     return found

@@ -106,7 +106,7 @@ def _walk(
 def _cells(row: JobRow) -> tuple[str, ...]:
     about = output.first_line(row.error, limit=60)
     if row.state == "running" and row.lease_until is not None:
-        about = f"{row.worker}, lease until {output.clock_time(row.lease_until)}"
+        about = f"{row.worker}, lease until {output.clock_time(row.lease_until)[11:]}"
     elif row.state == "scheduled" and row.run_at is not None:
         about = f"at {output.clock_time(row.run_at)}"
     return (

@@ -33,7 +33,7 @@ T = TypeVar("T")
 Dsn = Annotated[
     str | None,
     typer.Option(
-        "--dsn", help="The database: postgresql://…, embedded or embedded:NAME. [env: FENCEROW_DSN]"
+        "--dsn", help="The database: postgresql://..., embedded or embedded:NAME. [env: FENCEROW_DSN]"
     ),
 ]
 AppRef = Annotated[

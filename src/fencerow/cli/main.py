@@ -15,9 +15,17 @@ import typer
 from fencerow.cli import db, demo, enqueue, exits, jobs, migrate, output, queues, stale, worker
 from fencerow.errors import FencerowError
 
+EPILOG = """\b
+Exit codes: 0 ok, 1 the answer is no (not found, refused), 2 usage, 3 database or
+configuration, 4 busy, 5 worker gave up, 130 interrupted.
+--json prints one document: times in UTC, durations in seconds, integers beyond
+2^53 and lease ids as strings.
+"""
+
 app = typer.Typer(
     name="fencerow",
     help="A PostgreSQL job queue in which every claim is a fenced lease.",
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     # Plain help: drawing it with rich would more than double the time until it is there.

@@ -3,7 +3,8 @@ What a command prints: one JSON document, or text for people.
 
 JSON (``--json``): exactly one document on stdout, a list inside an object under its plural name. Times are ISO 8601 in
 UTC with Z; durations are seconds in keys that end in ``_seconds``. Numbers are JSON numbers; an integer beyond
-±(2^53 - 1), which readers with binary64 numbers would round, is a string, and a lease id always is.
+±(2^53 - 1), which readers with binary64 numbers would round, is a string, and a lease id always is. What users stored
+(payload, headers, result) is printed as it was stored.
 
 Text: stdout holds the answer, stderr the remarks. Whatever comes from the database or the command line is shown with
 its control characters, terminal sequences and direction overrides escaped. Tables get colour on a terminal alone.
