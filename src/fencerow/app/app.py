@@ -15,7 +15,7 @@ from fencerow import limits
 from fencerow.app.batch import Batch, Chunk, in_one_transaction
 from fencerow.app.caller import asend_on, check_connection, send_on
 from fencerow.config import DSN_VARIABLE, check_dsn, embedded_name, redact
-from fencerow.errors import ConfigError, DuplicateTask, NotInstalled, UsageError
+from fencerow.errors import ConfigError, DuplicateTask, InvalidName, InvalidValue, NotInstalled, UsageError
 from fencerow.handle import Handle
 from fencerow.ops import jobs as job_ops
 from fencerow.policy import ErrorClasses, sanitise
@@ -66,7 +66,9 @@ class App:
                 "App() was given no database", hint=f'Set {DSN_VARIABLE}, or write App("postgresql://…").'
             )
         self.dsn = check_dsn(given)
-        self.schema = check_schema_name(schema)
+        self.schema = _checked_schema(schema)
+        if not isinstance(pooler, bool):
+            raise InvalidValue(f"pooler is of type {type(pooler).__name__}", hint="Give True or False.")
         self.pooler = pooler
         self.lease = options.seconds(
             lease, "lease", least=limits.LEASE_SECONDS_MIN, most=limits.LEASE_SECONDS_MAX
@@ -241,7 +243,7 @@ class App:
             if self._store is not None or self._server is not None or self._astores:
                 raise UsageError("this app has a database in use", hint="Move it before its first use.")
             self.dsn = check_dsn(dsn)
-            self.schema = self.schema if schema is None else check_schema_name(schema)
+            self.schema = self.schema if schema is None else _checked_schema(schema)
 
     def target(
         self, *, name: str = "fencerow", statement_seconds: float = limits.STATEMENT_TIMEOUT_SECONDS
@@ -343,6 +345,14 @@ def _split(chunks: Iterator[Chunk]) -> tuple[Chunk | None, Iterator[Chunk] | Non
     first = next(chunks, None)
     second = next(chunks, None) if first is not None else None
     return first, None if second is None else chain([second], chunks)
+
+
+def _checked_schema(schema: object) -> str:
+    if not isinstance(schema, str):
+        raise InvalidName(
+            f"a schema name of type {type(schema).__name__} is not possible", hint="Give a string."
+        )
+    return check_schema_name(schema)
 
 
 def _reason(reason: str | None) -> str | None:

@@ -12,8 +12,8 @@ from fencerow.ops import jobs
 from fencerow.store.protocols import Begin, Commit, Inside, Protocol, Rollback, Turn
 from fencerow.types import Enqueued, NewJob
 
-CHUNK_PAYLOAD_CHARACTERS = 16 * 1024 * 1024
-"""A statement holds at most this much payload, and one job more: what client and server keep in memory at a time."""
+CHUNK_PAYLOAD_CHARACTERS = 4 * 1024 * 1024
+"""A statement holds at most this much payload, and one job more: it bounds the memory of client and server."""
 
 
 @dataclass(frozen=True, slots=True)
