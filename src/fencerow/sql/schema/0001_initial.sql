@@ -36,11 +36,11 @@ CREATE TABLE fencerow.job (
   max_attempts    smallint CHECK (max_attempts BETWEEN 1 AND 1000),
   queue           text COLLATE "C" NOT NULL CHECK (length(queue) BETWEEN 1 AND 63 AND queue !~ '[[:cntrl:]]'),
   task            text COLLATE "C" NOT NULL CHECK (length(task) BETWEEN 1 AND 200 AND task !~ '[[:cntrl:]]'),
-  payload         jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object' AND pg_column_size(payload) <= 1048576),
+  payload         jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object' AND pg_column_size(payload) <= 2097152),
   timeout         interval CHECK (timeout > '0 s' AND timeout <= '365 days'),
   on_lost         text CHECK (on_lost IN ('retry', 'fail')),
   tags            text[] CHECK (cardinality(tags) <= 20),
-  headers         jsonb CHECK (jsonb_typeof(headers) = 'object' AND pg_column_size(headers) <= 16384),
+  headers         jsonb CHECK (jsonb_typeof(headers) = 'object' AND pg_column_size(headers) <= 65536),
   idempotency_key text COLLATE "C" CHECK (length(idempotency_key) BETWEEN 1 AND 200),
   unique_key      text COLLATE "C" CHECK (length(unique_key) BETWEEN 1 AND 200),
   unique_until    text CHECK (unique_until IN ('finished', 'started', 'time'))
@@ -114,7 +114,7 @@ CREATE TABLE fencerow.ended (
   attempt          smallint NOT NULL,
   cancel_requested boolean NOT NULL DEFAULT false,
   outcome          text NOT NULL CHECK (outcome IN ('done', 'failed', 'cancelled')),
-  result           jsonb CHECK (pg_column_size(result) <= 262144),
+  result           jsonb CHECK (pg_column_size(result) <= 524288),
   error            text CHECK (length(error) <= 8192)
 );
 CREATE INDEX ended_unsuccessful ON fencerow.ended (outcome, job_id) WHERE outcome <> 'done';
