@@ -23,7 +23,8 @@ class Handle(Generic[R]):
 
     Attributes:
         id: of the job. Where a key was held, of the job that holds it.
-        created: True when this call created the job.
+        created: True when this call created the job. False for a job that was there, and after a lost reply for one that
+            was found by asking again.
     """
 
     id: int

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -304,3 +306,27 @@ def test_a_foreign_constraint_is_not_taken_for_a_key(space: Space, task: Task[..
         connection.rollback()
 
     assert count(space) == 0
+
+
+FORKING = """
+import os, sys
+from fencerow import App
+app = App(sys.argv[1])
+task = app.task(name="note")(lambda text: None)
+task.enqueue("parent")
+child = os.fork()
+if child == 0:
+    task.enqueue("child")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+task.enqueue("parent again")
+"""
+
+
+def test_a_fork_does_not_share_connections(space: Space) -> None:
+    """A child that used its parent's connection would break both; the parent's is the same before and after."""
+    answer = subprocess.run([sys.executable, "-c", FORKING, space.dsn], capture_output=True, text=True)
+
+    assert answer.returncode == 0, answer.stderr
+    texts = space.rows("SELECT payload->>'text' FROM fencerow.job ORDER BY id")
+    assert texts == [("parent",), ("child",), ("parent again",)]

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import types
 import uuid
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -70,6 +71,13 @@ class Positive:
             raise ValueError(f"{self.value} {SECRET}")
 
 
+def shown(value: object) -> str:
+    """A test's id, the same in every process: no address and no order of a set."""
+    if isinstance(value, str):
+        return ascii(value)[1:40]
+    return str(value)[:50] if isinstance(value, type | types.GenericAlias) else type(value).__name__
+
+
 @pytest.fixture
 def app() -> App:
     return App("host=/nowhere")
@@ -122,7 +130,7 @@ def taking(app: App, annotation: Any) -> Task[..., Any]:
         (Card, Card(number=1, until=dt.date(2026, 1, 1))),
         (list[Card], [Card(number=1, until=dt.date(2026, 1, 1))]),
     ],
-    ids=lambda value: str(value)[:50],
+    ids=shown,
 )
 def test_an_argument_comes_back_as_it_was_by_its_annotation(app: App, annotation: Any, value: Any) -> None:
     """C117: types survive where the annotation says so."""
@@ -177,7 +185,7 @@ def test_a_dataclass_that_does_not_compare_comes_back_part_by_part(app: App) -> 
         (Card, {"number": 1, "until": "2026-01-01"}, "$.value"),
         (Card, Card.model_construct(number=SECRET, until=dt.date(2026, 1, 1)), "$.value"),
     ],
-    ids=lambda value: ascii(value)[:50],
+    ids=shown,
 )
 def test_an_argument_that_would_change_is_refused_with_its_path(
     app: App, annotation: Any, value: Any, path: str
@@ -212,7 +220,7 @@ def test_an_argument_that_would_change_is_refused_with_its_path(
         (list[Line], '{"value": [{"name": "a", "price": "1"}, {"name": "hunter2"}]}', "$.value[1]"),
         (Line, '{"value": {"name": "a", "price": "hunter2"}}', "$.value.price"),
     ],
-    ids=lambda value: str(value)[:50],
+    ids=shown,
 )
 def test_load_refuses_what_the_handler_cannot_take(
     app: App, annotation: Any, payload: str, path: str

@@ -159,8 +159,9 @@ class App:
         """
         Enqueue many jobs made by ``task.bind(…)``: all of them, or none. The handles are aligned with the jobs.
 
-        An iterator is read as it is sent, so that its jobs need not be in memory together. A key that appears again
-        with the same work answers the same job.
+        An iterator is read as it is sent, in an open transaction once there are more than ENQUEUE_BATCH_MAX jobs, so that
+        its jobs need not be in memory together: let it make jobs and wait for nothing. A key that appears again with the
+        same work answers the same job.
 
         Raises:
             DuplicateInBatch: a key appears again with other work; nothing was enqueued.
