@@ -13,13 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fencerow import App
+from fencerow.codec import encode
 from fencerow.errors import (
     InvalidPayload,
     PayloadTooDeep,
 )
 from fencerow.task import Task
+from tests.unit.test_codec import PLAIN
 
 SECRET = "hunter2"
 
@@ -60,6 +64,12 @@ class Letter(msgspec.Struct):
 class Card(pydantic.BaseModel):
     number: int
     until: dt.date
+
+
+@dataclasses.dataclass
+class Node:
+    name: str
+    child: Node | None = None
 
 
 @dataclasses.dataclass
@@ -251,3 +261,48 @@ def test_a_value_that_holds_itself_is_refused(app: App) -> None:
     for annotation in (Any, tuple[Any, ...]):
         with pytest.raises(PayloadTooDeep):
             taking(app, annotation).bind(ring)
+
+
+def chain(length: int) -> Node:
+    node = Node("last")
+    for _ in range(length - 1):
+        node = Node("n", node)
+    return node
+
+
+def test_a_class_that_holds_itself_is_taken_down_to_the_limit(app: App) -> None:
+    task = taking(app, Node)
+
+    assert task.load(task.bind(chain(63)).payload)[1] == {"value": chain(63)}
+    for length in (64, 900):
+        with pytest.raises(PayloadTooDeep):
+            task.bind(chain(length))
+
+
+EVERY = (
+    int,
+    str,
+    list[Line],
+    Order,
+    Letter | None,
+    Card,
+    dict[int, Color],
+    tuple[int, dt.date],
+    Positive,
+    Node,
+    Options,
+)
+
+
+@given(
+    st.sampled_from(EVERY),
+    st.text(max_size=30) | PLAIN.map(lambda value: encode({"value": value}, limit=10**7)),
+)
+def test_load_answers_anything_with_arguments_or_a_refusal(annotation: Any, payload: str) -> None:
+    """I12: no payload harms the worker that reads it."""
+    task = taking(App("host=/nowhere"), annotation)
+    try:
+        args, kwargs = task.load(payload)
+    except InvalidPayload:
+        return
+    assert (args, set(kwargs)) == ([], {"value"})
