@@ -60,6 +60,13 @@ def test_arguments_are_bound_by_name_and_defaults_are_left_to_the_handler(app: A
     assert handler.bind(1, b=2, d=9).payload == '{"a":1,"b":2,"d":9}'
     assert handler.load('{"a":1,"b":2,"d":9}') == ([1], {"b": 2, "d": 9})
 
+    @app.task
+    def by_place(a: int = 1, b: int = 2, /) -> None: ...
+
+    assert by_place.load('{"a":5}') == ([5], {})
+    with pytest.raises(InvalidPayload, match="before it is missing"):
+        by_place.load('{"b":5}')
+
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "told"),
@@ -145,6 +152,7 @@ def unfit_handlers() -> Iterator[tuple[str, Callable[..., Any], str]]:
     def path(value: pathlib.Path) -> None: ...
     def callback(value: list[Callable[[], None]]) -> None: ...
     def ambiguous(value: Color | str) -> None: ...
+    def nothing(value: enum.Nothing) -> None: ...  # type: ignore[name-defined]
 
     yield "job-elsewhere", job_elsewhere, "the job is not its first parameter"
     yield "job-of-threads", job_of_threads, "async takes AsyncJob, not Job"
@@ -158,6 +166,7 @@ def unfit_handlers() -> Iterator[tuple[str, Callable[..., Any], str]]:
     yield "path", path, "Path, which has no JSON form"
     yield "callback", callback, "Callable, which has no JSON form"
     yield "ambiguous", ambiguous, "cannot be read from JSON"
+    yield "nothing", nothing, "an annotation means nothing"
     yield "class", Color, "was put on a EnumType"
     yield "object", 5, "was put on a int"  # type: ignore[misc]
 

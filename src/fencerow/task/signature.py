@@ -24,6 +24,7 @@ Call = tuple[list[Any], dict[str, Any]]
 
 _JOB_CLASSES = {"AsyncJob", "Job"}
 _JOB_TEXT = re.compile(r"(?:\w+\.)*(AsyncJob|Job)")
+_FIT_HINT = "Send what the task's parameters are annotated with."
 _PLAIN_TYPES = (Any, str, int, float, bool, None, type(None), dict, list)
 
 
@@ -34,7 +35,6 @@ class Parameter(NamedTuple):
     annotation: Any
     required: bool
     positional_only: bool
-    keyword_only: bool
     plain: bool
 
 
@@ -124,7 +124,6 @@ class Signature:
                 annotation,
                 given.default is given.empty,
                 given.kind is given.POSITIONAL_ONLY,
-                given.kind is given.KEYWORD_ONLY,
                 _is_plain(annotation),
             )
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
@@ -147,7 +146,12 @@ class Signature:
             for name, entry in self._signature.parameters.items()
         }
         scope = getattr(inspect.unwrap(self._function), "__globals__", {})
-        return typing.get_type_hints(asked, globalns=scope, include_extras=True)
+        try:
+            return typing.get_type_hints(asked, globalns=scope, include_extras=True)
+        except (AttributeError, TypeError, SyntaxError) as error:
+            raise ConfigError(
+                f"task {self._task}: an annotation means nothing: {error}", hint="Name a type that exists."
+            ) from None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """
@@ -173,7 +177,9 @@ class Signature:
                 place = None if parameters[name].plain else difference(value, call[name])
                 if place is not None:
                     raise InvalidPayload(
-                        "a value that the annotation would not give back as it was", path=f"$.{name}{place}"
+                        "a value that the annotation would not give back as it was",
+                        path=f"$.{name}{place}",
+                        hint=_FIT_HINT,
                     )
         return text
 
@@ -197,12 +203,11 @@ class Signature:
         """
         parameters = self.parameters
         found = self._read(text)
-        args = [
-            found.pop(entry.name)
-            for entry in parameters.values()
-            if entry.positional_only and entry.name in found
-        ]
-        return args, found
+        places = [entry.name for entry in parameters.values() if entry.positional_only]
+        given = [name for name in places if name in found]
+        if given != places[: len(given)]:
+            raise InvalidPayload("an argument before it is missing", path=f"$.{given[-1]}", hint=_FIT_HINT)
+        return [found.pop(name) for name in given], found
 
     def _read(self, text: str | bytes) -> dict[str, Any]:
         names = self.parameters
@@ -213,7 +218,7 @@ class Signature:
             raise _misfit(error) from None
         except msgspec.DecodeError:
             codec.decode(text)  # says where
-            raise
+            raise InvalidPayload("the payload cannot be read") from None
         except RecursionError:
             raise PayloadTooDeep("the payload nests too deep to be read") from None
         except UnicodeError:
@@ -265,7 +270,7 @@ def _misfit(error: msgspec.ValidationError) -> InvalidPayload:
     elif text.startswith(("Invalid enum value", "Invalid value")):
         text = "Not one of the possible values"
     found = re.fullmatch(r"(?:key` in `)?(\$[^`]*)`", path)
-    return InvalidPayload(text[:300], path=found[1][:300] if found else "$")
+    return InvalidPayload(text[:300], path=found[1][:300] if found else "$", hint=_FIT_HINT)
 
 
 def _is_plain(annotation: Any) -> bool:
