@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencerow.config import DSN_VARIABLE
 from fencerow.errors import ConfigError, FencerowError
 
 if TYPE_CHECKING:
     from fencerow.app import App
 
 
-def load_app(ref: str) -> App:
+def load_app(ref: str, *, dsn: str | None = None) -> App:
     """
     Import the App *ref*, with the current folder first on ``sys.path``.
+
+    Args:
+        dsn: what a bare ``App()`` in it reads where FENCEROW_DSN is not set.
 
     Raises:
         ConfigError: the module is not found or fails in its own code, the attribute is missing or no App.
@@ -32,6 +37,8 @@ def load_app(ref: str) -> App:
         raise ConfigError(
             "an app is named as module:attribute", hint="For `app = App(…)` in shop.py: shop:app"
         )
+    if dsn is not None:
+        os.environ.setdefault(DSN_VARIABLE, dsn)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -281,3 +281,15 @@ def test_a_result_is_written_loosely(app: App) -> None:
 
 
 async def with_nothing() -> None: ...
+
+
+def test_bind_carries_the_task_s_own_queue_and_priority_unless_given_others() -> None:
+    """A job goes to its task's queue even where no worker has declared the task yet."""
+    app = App("postgresql:///unused")
+
+    @app.task(name="t", queue="mail", priority=7)
+    def task() -> None: ...
+
+    own, other = task.bind(), task.using(queue="slow", priority=9).bind()
+
+    assert (own.queue, own.priority, other.queue, other.priority) == ("mail", 7, "slow", 9)

@@ -121,7 +121,7 @@ def _job(app: App | None, task: str, payload: dict[str, Any]) -> NewJob:
         ) from None
     positional, named = known.load(text)
     # The database knows a task's policy once a worker declared it; the app knows it before.
-    return replace(known.bind(*positional, **named), queue=known.policy.queue, priority=known.policy.priority)
+    return known.bind(*positional, **named)
 
 
 def _send(

@@ -168,9 +168,13 @@ def _lines(facts: Facts) -> list[tuple[str, str]]:
         lines.append(("claimed", since("claimed_at")))
     if facts["progress"] is not None:
         lines.append(("progress", f"{facts['progress']:.0%} {facts['note'] or ''}".rstrip()))
-    for name, key in (("unique key", "unique_key"), ("idempotency key", "idempotency_key")):
+    for name, key in (
+        ("unique key", "unique_key"),
+        ("idempotency key", "idempotency_key"),
+        ("child of job", "parent_id"),
+    ):
         if facts[key] is not None:
-            lines.append((name, facts[key]))
+            lines.append((name, str(facts[key])))
     if facts["tags"]:
         lines.append(("tags", ", ".join(facts["tags"])))
     return lines

@@ -86,7 +86,7 @@ def locate(asked: Asked) -> Location:
     if named is None and asked.dsn is None and variable is None:
         named = os.environ.get(config.APP_VARIABLE) or None
         source = f"{config.APP_VARIABLE} {named}"
-    app = None if named is None else load_app(named)
+    app = None if named is None else load_app(named, dsn=asked.dsn)
     schema = check_schema_name(asked.schema if asked.schema is not None else app.schema if app else SCHEMA)
     if asked.dsn is not None:
         return Location(config.check_dsn(asked.dsn), schema, "--dsn", app=app)

@@ -12,7 +12,7 @@ from fencerow import App, Job
 FOLDER_VARIABLE = "FENCEROW_DEMO_FOLDER"
 BLOCK_BYTES = 256 * 1024
 
-app = App()
+app = App(os.environ.get("FENCEROW_DSN") or "embedded:demo")
 
 
 def digest(path: Path, check: object = None) -> str:

@@ -162,13 +162,13 @@ class Options:
     idempotency_key: str | None = None
     connection: object | None = None
 
-    def job(self, task: str, payload: str) -> NewJob:
-        """The job that these options and a payload make."""
+    def job(self, policy: TaskPolicy, payload: str) -> NewJob:
+        """The job that these options and a payload make; queue and priority are the task's own unless given here."""
         return NewJob(
-            task,
+            policy.name,
             payload,
-            queue=self.queue,
-            priority=self.priority,
+            queue=policy.queue if self.queue is None else self.queue,
+            priority=policy.priority if self.priority is None else self.priority,
             run_at=self.run_at,
             run_in=self.run_in,
             max_attempts=self.max_attempts,

@@ -55,7 +55,7 @@ class Calls(Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The job that this call would enqueue, for ``enqueue_many``; its connection is given there."""
-        return self.options.job(self.task.name, self.task.encode(args, kwargs))
+        return self.options.job(self.task.policy, self.task.encode(args, kwargs))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As Task.enqueue."""
