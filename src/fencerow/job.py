@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from fencerow import codec, limits
 from fencerow.clock import boottime
-from fencerow.errors import ClaimLost, InvalidValue, UsageError
+from fencerow.errors import ClaimLost, InvalidValue, StoreError, UsageError
 from fencerow.log import JobLog
 from fencerow.ops import jobs
-from fencerow.store.protocols import CommitWish, commit_job, refused, resolved
+from fencerow.store.protocols import INFRASTRUCTURE, CommitWish, commit_job, refused, resolved
 from fencerow.store.stores import AsyncStore, SyncStore
 from fencerow.store.transaction import AsyncTransaction, SyncTransaction
 from fencerow.types import Answer, Claim
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+
+
+CHAIN_MAX = 5
 
 
 @dataclass(eq=False)
@@ -36,6 +39,7 @@ class Hold:
             ``cancel_requested``, ``shutdown``.
         committed: True once ``job.commit()`` settled the job: the handler's outcome is no longer sent.
         cancel_requested: True once somebody asked for the job to be cancelled.
+        trouble: the last failure of a statement or connection of Fencerow's own; it is not charged to the job.
     """
 
     claim: Claim
@@ -45,6 +49,7 @@ class Hold:
     lost: str | None = None
     committed: bool = False
     cancel_requested: bool = False
+    trouble: BaseException | None = None
     open_commits: list[CommitWish] = field(default_factory=list)
 
     def check(self) -> None:
@@ -57,6 +62,16 @@ class Hold:
                 f"the claim of job {claim.job_id} generation {claim.generation} is lost: {self.lost}",
                 verdict=self.lost,
             )
+
+    def is_ours(self, error: BaseException | None) -> bool:
+        """Whether an exception, or what it was raised from, is a failure of Fencerow's own (I13)."""
+        for _ in range(CHAIN_MAX):
+            if error is None or self.trouble is None:
+                return False
+            if error is self.trouble:
+                return True
+            error = error.__cause__ or error.__context__
+        return False
 
     def judge(self, answer: Answer) -> None:
         """Take note of an answer to a write; raise ClaimLost when it was refused."""
@@ -165,13 +180,15 @@ class _Common:
         hold.open_commits.append(wish)
         return wish
 
-    def _end_commit(self, error: BaseException | None) -> None:
+    def _end_commit(self, error: BaseException | None, *, in_block: bool = False) -> None:
         hold = self._hold
         hold.open_commits.clear()
         if error is None:
             hold.committed = True
         elif isinstance(error, ClaimLost):
             hold.lost = error.verdict
+        elif not in_block and isinstance(error, INFRASTRUCTURE):
+            hold.trouble = error
 
 
 class _Result:
@@ -233,7 +250,12 @@ class AsyncJob(_Common):
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
         """Store how far it is (0..1), with a note of at most 500 characters. Raises ClaimLost."""
-        self._hold.judge(await self._store.follow(resolved(self._progress(fraction, note))))
+        try:
+            answer = await self._store.follow(resolved(self._progress(fraction, note)))
+        except StoreError as error:
+            self._hold.trouble = error if isinstance(error, INFRASTRUCTURE) else None
+            raise
+        self._hold.judge(answer)
 
     @asynccontextmanager
     async def commit(self) -> AsyncIterator[AsyncCommit]:
@@ -249,17 +271,21 @@ class AsyncJob(_Common):
         """
         wish = self._begin_commit()
         transaction = AsyncTransaction(self._store, commit_job(wish))
+        in_block = False
         try:
             connection = await transaction.open()
             try:
                 yield AsyncCommit(wish, connection)
                 self._hold.check()
             except BaseException as error:
+                in_block = True
+                if transaction.lost(error):
+                    self._hold.trouble = error
                 await transaction.close(error)
                 raise
             await transaction.close(None)
         except BaseException as error:
-            self._end_commit(error)
+            self._end_commit(error, in_block=in_block)
             raise
         self._end_commit(None)
 
@@ -275,23 +301,32 @@ class Job(_Common):
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """As AsyncJob.progress."""
-        self._hold.judge(self._store.follow(resolved(self._progress(fraction, note))))
+        try:
+            answer = self._store.follow(resolved(self._progress(fraction, note)))
+        except StoreError as error:
+            self._hold.trouble = error if isinstance(error, INFRASTRUCTURE) else None
+            raise
+        self._hold.judge(answer)
 
     @contextmanager
     def commit(self) -> Iterator[Commit]:
         """As AsyncJob.commit."""
         wish = self._begin_commit()
         transaction = SyncTransaction(self._store, commit_job(wish))
+        in_block = False
         try:
             connection = transaction.open()
             try:
                 yield Commit(wish, connection)
                 self._hold.check()
             except BaseException as error:
+                in_block = True
+                if transaction.lost(error):
+                    self._hold.trouble = error
                 transaction.close(error)
                 raise
             transaction.close(None)
         except BaseException as error:
-            self._end_commit(error)
+            self._end_commit(error, in_block=in_block)
             raise
         self._end_commit(None)

@@ -30,10 +30,15 @@ class JobLog(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logger, {"job": claim.job_id, "generation": claim.generation, "task": claim.task})
         self._prefix = f"job={claim.job_id} generation={claim.generation} task={claim.task} "
 
-    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Put job and generation before the message and into the record."""
-        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
-        return f"{self._prefix.replace('%', '%%') if kwargs.get('args') else self._prefix}{msg}", kwargs
+        if self.isEnabledFor(level):
+            kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+            # A task's name may hold a percent sign, which a message with arguments would take for a place to fill.
+            prefix = self._prefix.replace("%", "%%") if args else self._prefix
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            text = f"{prefix}{msg}"
+            self.logger.log(level, text, *args, **kwargs)
 
 
 class LineFormatter(logging.Formatter):

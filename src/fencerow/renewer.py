@@ -6,11 +6,12 @@ It renews while the worker process exists and is not stopped (state T): a frozen
 its worker: end of file on its input, or another parent.
 
 Input, one JSON object a line: ``{"dsn", "schema", "pooler", "name", "parent", "memory"}`` first; then ``{"keep": lease,
-"slot": n, "seconds": s, "margin": m}`` and ``{"drop": lease}``. Output: ``{"renewed": lease, "cancelling": [job, …]}``,
+"slot": n, "seconds": s, "margin": m}`` and ``{"drop": lease}``. Output: ``{"cancelling": [job, …]}`` (some of them),
 ``{"lost": lease}``, ``{"trouble": text}``, ``{"well": true}``.
 
 Shared memory, 16 bytes a slot: the time until which the lease may be trusted (CLOCK_BOOTTIME, seconds), written twice; a
-reader takes the smaller one.
+reader takes the smaller one. After the slots, written by the worker: the time by which its loop will have looked at its
+jobs again. While that is past the process is hung, and is not renewed either.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ import psycopg
 
 SLOT = struct.Struct("dd")
 SLOTS = 64
+PROMISE = struct.Struct("d")
+MEMORY_BYTES = SLOT.size * SLOTS + PROMISE.size
+CANCELLING_MAX = 100
+"""Ids in one line: a line stays below PIPE_BUF, so that it is written whole or not at all. The worker asks for all itself."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -67,7 +72,7 @@ class Renewer:
         self.pooler: bool = setup["pooler"]
         self.name: str = setup["name"]
         self.parent: int = setup["parent"]
-        self.memory = mmap.mmap(setup["memory"], SLOT.size * SLOTS)
+        self.memory = mmap.mmap(setup["memory"], MEMORY_BYTES)
         self.kept: dict[int, Kept] = {}
         self.connection: psycopg.Connection[Any] | None = None
         self.troubled = False
@@ -99,7 +104,9 @@ class Renewer:
 
     def _order(self, order: dict[str, Any]) -> None:
         if "keep" in order:
-            due = boottime() + order["seconds"] / 3
+            # As old as the trust that is in memory: a renewer that replaces a dead one may be late already.
+            trusted = min(SLOT.unpack_from(self.memory, order["slot"] * SLOT.size))
+            due = trusted + order["margin"] - order["seconds"] * 2 / 3
             self.kept[order["keep"]] = Kept(
                 order["keep"], order["slot"], order["seconds"], order["margin"], due
             )
@@ -108,7 +115,7 @@ class Renewer:
             self.kept.pop(order["drop"], None)
 
     def _renew(self, kept: Kept) -> None:
-        if worker_stopped(self.parent):
+        if worker_stopped(self.parent) or self._hung():
             kept.due = boottime() + min(0.05, kept.seconds / 30)
             return
         sent = boottime()
@@ -130,7 +137,12 @@ class Renewer:
         trusted = sent + kept.seconds - kept.margin
         self.memory[kept.slot * SLOT.size : (kept.slot + 1) * SLOT.size] = SLOT.pack(trusted, trusted)
         kept.due = sent + kept.seconds / 3
-        say({"renewed": kept.lease, "cancelling": row[0]})
+        if row[0]:
+            say({"cancelling": row[0][:CANCELLING_MAX]})
+
+    def _hung(self) -> bool:
+        promised: float = PROMISE.unpack_from(self.memory, SLOT.size * SLOTS)[0]
+        return 0 < promised < boottime()
 
     def _ask(self, kept: Kept) -> tuple[Any, ...] | None:
         signal.setitimer(signal.ITIMER_REAL, kept.watchdog)
@@ -143,9 +155,11 @@ class Renewer:
                     if error.sqlstate != "QF001":
                         raise
                     self._strict = True
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                return connection.execute(self.statement, (kept.lease,)).fetchone()
+            # No transaction block: its rollback would wait for a server that does not answer.
+            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            row = connection.execute(self.statement, (kept.lease,)).fetchone()
+            connection.execute("COMMIT")
+            return row
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 

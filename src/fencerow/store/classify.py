@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fencerow import errors
 from fencerow.errors import (
@@ -18,6 +18,7 @@ from fencerow.errors import (
     NotInstalled,
     OperatorCancelled,
     SchemaBehind,
+    StepMismatch,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ def is_configuration(error: FencerowError) -> bool:
         return True
     text = str(error)
     return isinstance(error, DatabaseUnavailable) and any(cause in text for cause in CONFIGURATION_TEXTS)
+
+
+def is_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], error: BaseException) -> bool:
+    """True when the connection did not survive: libpq says so, or the server ended it (FATAL, PANIC) and that is to come."""
+    diagnostic = getattr(error, "diag", None)
+    severity = None if diagnostic is None else diagnostic.severity_nonlocalized
+    return connection.closed or connection.broken or severity in ("FATAL", "PANIC")
 
 
 def classify(error: psycopg.Error, *, name: str, phase: Phase, lost: bool) -> FencerowError:
@@ -101,6 +109,8 @@ def _ours(error: psycopg.Error, state: str, text: str) -> FencerowError:
             return IdempotencyConflict(f"{text}, positions {detail}", hint=hint)
         case "QF005":
             return Duplicate(text, job_id=int(detail), hint=hint)
+        case "QF007":
+            return StepMismatch(text)
     return errors.error_class(state)(text, sqlstate=state, hint=hint)
 
 

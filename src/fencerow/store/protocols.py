@@ -17,6 +17,8 @@ from fencerow.errors import (
     DatabaseUnavailable,
     DeadlineExceeded,
     FencerowError,
+    OperatorCancelled,
+    OutOfResources,
     ReadOnly,
     ResourceBusy,
     StoreError,
@@ -31,6 +33,12 @@ RESOLVE_TRIES = 12
 RESOLVE_PAUSE_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 MAY_PASS = (DatabaseUnavailable, ResourceBusy, DeadlineExceeded, CommitUncertain, ReadOnly)
 """Errors during which an earlier uncertain write stays undecided, so that asking again makes sense."""
+
+INFRASTRUCTURE = (*MAY_PASS, OperatorCancelled, OutOfResources)
+"""Errors that say nothing about a job: raised by Fencerow's own statements they are not charged to it (I13)."""
+
+VERDICTS = ("unknown", "superseded", "cancelled", "settled", "expired")
+"""Refusals that the database gave; other reasons were met before anything was sent, and leave no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ def commit_job(wish: CommitWish) -> Protocol[None]:
         raise
     except BaseException as error:
         yield Rollback()
-        if isinstance(error, ClaimLost) and error.verdict != "untrusted":
+        if isinstance(error, ClaimLost) and error.verdict in VERDICTS:
             yield from _keep_refusal(claim, error)
         raise
     try:

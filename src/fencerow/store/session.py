@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencerow import limits
-from fencerow.errors import CommitUncertain, FencerowError
+from fencerow.errors import CommitUncertain, DatabaseUnavailable, FencerowError, ReadOnly
 from fencerow.ops.base import Op, Row
 from fencerow.sql import requalify
-from fencerow.store.classify import Phase, classify
+from fencerow.store.classify import Phase, classify, is_lost
 from fencerow.store.steps import Isolation, Statement, Steps
 from fencerow.store.watchdog import thread_watchdog, watch_async
 
@@ -162,8 +162,8 @@ class AsyncSession(_Base):
         import psycopg
 
         connection = self._connection
-        if connection is None:
-            raise RuntimeError("execute() before connect()")
+        if connection is None or connection.closed:
+            raise DatabaseUnavailable(f"{statement.name}: the connection was lost before it could be sent")
         sql = self.target.sql(statement.sql)
         handle = watch_async(connection.fileno(), self.target.watchdog_seconds)
         try:
@@ -171,10 +171,12 @@ class AsyncSession(_Base):
             await cursor.execute(sql.encode(), statement.params)
             rows = await cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            lost = connection.broken or connection.closed
-            if lost:
+            lost = is_lost(connection, error)
+            found = classify(error, name=statement.name, phase=statement.phase, lost=lost)
+            # A demoted server keeps its connections, and the next one may reach the primary.
+            if lost or isinstance(found, ReadOnly):
                 await self.close()
-            raise classify(error, name=statement.name, phase=statement.phase, lost=lost) from None
+            raise found from None
         except BaseException:
             await self.close()
             raise
@@ -239,8 +241,8 @@ class SyncSession(_Base):
         import psycopg
 
         connection = self._connection
-        if connection is None:
-            raise RuntimeError("execute() before connect()")
+        if connection is None or connection.closed:
+            raise DatabaseUnavailable(f"{statement.name}: the connection was lost before it could be sent")
         sql = self.target.sql(statement.sql)
         token = thread_watchdog.arm(connection.fileno(), self.target.watchdog_seconds)
         try:
@@ -248,10 +250,12 @@ class SyncSession(_Base):
             cursor.execute(sql.encode(), statement.params)
             rows = cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            lost = connection.broken or connection.closed
-            if lost:
+            lost = is_lost(connection, error)
+            found = classify(error, name=statement.name, phase=statement.phase, lost=lost)
+            # A demoted server keeps its connections, and the next one may reach the primary.
+            if lost or isinstance(found, ReadOnly):
                 self.close()
-            raise classify(error, name=statement.name, phase=statement.phase, lost=lost) from None
+            raise found from None
         except BaseException:
             self.close()
             raise
@@ -277,7 +281,7 @@ def run_on(connection: psycopg.Connection[Any], op: Op[T], *, schema: str = "fen
             cursor.execute(_foreign(op, schema), op.params)
             return op.decode(cursor.fetchall())
     except psycopg.Error as error:
-        raise classify(error, name=op.name, phase=phase, lost=connection.broken) from error
+        raise classify(error, name=op.name, phase=phase, lost=is_lost(connection, error)) from error
 
 
 async def arun_on(connection: psycopg.AsyncConnection[Any], op: Op[T], *, schema: str = "fencerow") -> T:
@@ -291,7 +295,7 @@ async def arun_on(connection: psycopg.AsyncConnection[Any], op: Op[T], *, schema
             await cursor.execute(_foreign(op, schema), op.params)
             return op.decode(await cursor.fetchall())
     except psycopg.Error as error:
-        raise classify(error, name=op.name, phase=phase, lost=connection.broken) from error
+        raise classify(error, name=op.name, phase=phase, lost=is_lost(connection, error)) from error
 
 
 def _foreign(op: Op[Any], schema: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencerow.errors import FencerowError
 from fencerow.ops.base import Row
-from fencerow.store.classify import Phase
+from fencerow.store.classify import Phase, is_lost
 from fencerow.store.protocols import Begin, Commit, Inside, Protocol, Rollback, Turn
 from fencerow.store.session import AsyncSession, SyncSession
 from fencerow.store.steps import BEGIN, Statement
@@ -54,10 +54,17 @@ class AsyncTransaction:
             raise RuntimeError("the protocol reached the user's turn without a connection")
         return connection
 
+    def lost(self, error: BaseException) -> bool:
+        """Whether the connection did not survive, and *error* is how the user's turn learnt it."""
+        connection = self._session.connection
+        return connection is None or is_lost(connection, error)
+
     async def close(self, error: BaseException | None) -> None:
         """Tell the protocol how the user's turn ended, and carry it to its end."""
         try:
-            await self._advance(lambda: self._protocol.send(None) if error is None else self._protocol.throw(error))
+            await self._advance(
+                lambda: self._protocol.send(None) if error is None else self._protocol.throw(error)
+            )
         finally:
             await self._session.close()
 
@@ -112,6 +119,11 @@ class SyncTransaction:
         if connection is None:
             raise RuntimeError("the protocol reached the user's turn without a connection")
         return connection
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether the connection did not survive, and *error* is how the user's turn learnt it."""
+        connection = self._session.connection
+        return connection is None or is_lost(connection, error)
 
     def close(self, error: BaseException | None) -> None:
         """As AsyncTransaction.close."""

@@ -15,12 +15,17 @@ from fencerow.worker.keep import Lease
 
 
 class Stop(Enum):
-    """Why a running handler was told to stop."""
+    """Why a running handler was told to stop; a later member outranks an earlier one."""
 
-    LOST = "its lease may be over"
-    TIMEOUT = "its time is over"
     CANCEL = "its cancel was requested"
     SHUTDOWN = "the worker stops"
+    TIMEOUT = "its time is over"
+    LOST = "its lease may be over"
+
+    def outranks(self, other: Stop | None) -> bool:
+        """Whether it replaces the reason given before."""
+        order = list(Stop)
+        return other is None or order.index(self) > order.index(other)
 
 
 @dataclass(eq=False)
@@ -29,7 +34,8 @@ class Attempt:
     Attributes:
         task: None when this process does not know the task.
         running: the asyncio task that runs it, once started.
-        stop: the first reason for which it was told to stop.
+        started_at: 0 until its first step.
+        stop: the strongest reason for which it was told to stop.
         settled: True once its settlement was handed over; it is handed over once.
     """
 
@@ -44,6 +50,11 @@ class Attempt:
     stop_at: float = 0.0
     settled: bool = False
     in_thread: bool = False
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What fences it. A job may run twice in one process: an overdue thread, and the attempt after it."""
+        return self.lease.id, self.claim.job_id, self.claim.generation
 
     @property
     def log(self) -> JobLog:

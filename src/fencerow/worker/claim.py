@@ -21,6 +21,7 @@ from fencerow.types import Claim
 from fencerow.worker.keep import Lease
 
 AHEAD_SECONDS = 0.25
+STALL_SECONDS = 1.0
 Marks = dict[int, int]
 
 
@@ -88,6 +89,9 @@ class Lane:
 
     Args:
         careful: tasks whose jobs must not wait in the buffer.
+
+    Attributes:
+        moved_at: when a job was last started from the buffer, or put into the empty one (CLOCK_BOOTTIME).
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class Lane:
         self.queues = tuple(queues)
         self.buffer: deque[Claim] = deque()
         self.busy = 0
+        self.moved_at = 0.0
         self.times = RunTimes()
         self._careful = tuple(careful)
         self._alone = alone
@@ -116,6 +121,26 @@ class Lane:
         ahead = self.times.ahead(self.slots, self._lease_seconds)
         wanted = min(limits.CLAIM_BATCH_MAX, self.slots + ahead - self.busy - len(self.buffer))
         return wanted if wanted > 0 and (self.free > 0 or wanted * 2 >= ahead) else 0
+
+    def put(self, claims: Sequence[Claim]) -> None:
+        """Keep claimed jobs until a slot is free."""
+        if not self.buffer:
+            self.moved_at = boottime()
+        self.buffer.extend(claims)
+
+    def next(self) -> Claim | None:
+        """The job to start now: the oldest one in the buffer if a slot is free."""
+        if not self.buffer or self.busy >= self.slots:
+            return None
+        self.moved_at = boottime()
+        return self.buffer.popleft()
+
+    def take_back(self, chosen: Callable[[Claim], bool]) -> list[Claim]:
+        """Remove from the buffer those that are chosen."""
+        taken = [claim for claim in self.buffer if chosen(claim)]
+        if taken:
+            self.buffer = deque(claim for claim in self.buffer if not chosen(claim))
+        return taken
 
     async def claim(
         self,
@@ -162,8 +187,8 @@ class Lane:
     async def _ask(
         self, store: AsyncStore, lease: Lease, queue: str, wanted: int, marks: Marks | None
     ) -> list[Claim]:
-        lease.claims += wanted
-        return await store.run(
+        lease.claims += wanted  # counted back below: an answer that is lost may have brought them all
+        found = await store.run(
             jobs.claim(
                 lease.id,
                 queue,
@@ -174,6 +199,36 @@ class Lane:
                 alone=self._alone,
             )
         )
+        lease.claims += len(found) - wanted
+        return found
+
+    @property
+    def stalled(self) -> bool:
+        """Whether jobs were claimed ahead for slots that did not get free: somebody else may run them."""
+        return bool(self.buffer) and boottime() - self.moved_at >= STALL_SECONDS
+
+    def stall(self) -> None:
+        """Claim nothing ahead until run times are short again."""
+        self.times.mean = max(self.times.mean or 0.0, 2 * self.slots * AHEAD_SECONDS)
+
+
+def lanes_of(
+    queues: Sequence[tuple[str, int | None]],
+    *,
+    concurrency: int,
+    careful: Sequence[str],
+    alone: bool,
+    lease_seconds: float,
+) -> list[Lane]:
+    """A lane for each queue with slots of its own, and one with *concurrency* slots that the others share, in order."""
+    wanted = [(slots, [queue]) for queue, slots in queues if slots]
+    shared = [queue for queue, slots in queues if not slots]
+    if shared:
+        wanted.append((concurrency, shared))
+    return [
+        Lane(slots, served, careful=careful, alone=alone, lease_seconds=lease_seconds)
+        for slots, served in wanted
+    ]
 
 
 def jittered(seconds: float) -> float:

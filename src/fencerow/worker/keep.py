@@ -20,23 +20,37 @@ from typing import Any
 
 from fencerow import limits
 from fencerow.clock import boottime
+from fencerow.errors import OutOfResources
 from fencerow.log import logger
 from fencerow.ops import workers
-from fencerow.renewer import SLOT, SLOTS
+from fencerow.renewer import MEMORY_BYTES, PROMISE, SLOT, SLOTS
 from fencerow.store.session import Target
 from fencerow.store.stores import AsyncStore
 
 LOOK_SECONDS = 0.05
+SPAWN_AGAIN_SECONDS = 0.1
 
 
 class Memory:
-    """What the renewer writes and every ``job.check()`` reads: 16 bytes a lease, the same time twice."""
+    """
+    What the renewer writes and every ``job.check()`` reads: 16 bytes a lease, the same time twice; and a last cell that
+    the worker writes and the renewer reads.
+    """
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("fencerow-trust") if hasattr(os, "memfd_create") else _unlinked_file()
-        os.ftruncate(self.fd, SLOT.size * SLOTS)
-        self._map = mmap.mmap(self.fd, SLOT.size * SLOTS)
+        os.ftruncate(self.fd, MEMORY_BYTES)
+        self._map = mmap.mmap(self.fd, MEMORY_BYTES)
         self._free = list(range(SLOTS))
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot is used by a lease."""
+        return not self._free
+
+    def promise(self, at: float) -> None:
+        """By when the worker's loop will have looked at its jobs again (CLOCK_BOOTTIME)."""
+        PROMISE.pack_into(self._map, SLOT.size * SLOTS, at)
 
     def take(self) -> int:
         """A slot that no lease uses."""
@@ -153,13 +167,21 @@ class Keeper:
         """
         async with self._opening:
             lease = self._current
-            if lease is None or lease.lost or lease.claims >= limits.LEASE_CLAIMS_MAX:
+            if (
+                lease is None
+                or lease.lost
+                or (lease.claims >= limits.LEASE_CLAIMS_MAX and not self.memory.full)
+            ):
                 lease = self._current = await self._open()
         return lease
 
     async def _open(self) -> Lease:
         number = secrets.randbits(62) | 1
         while True:
+            if self.memory.full:
+                await self.retire_empty()
+            if self.memory.full:
+                raise OutOfResources(f"all {SLOTS} leases of this process still hold jobs")
             sent = boottime()
             left = await self._store.run(
                 workers.open_lease(number, self._worker, seconds=self._seconds, alone=self._alone)
@@ -194,7 +216,7 @@ class Keeper:
         """Look, for as long as the worker lives, whether trust in a lease has run out."""
         while True:
             now = boottime()
-            soonest = now + 1.0
+            soonest = now + min(1.0, self._seconds / 8)
             for lease in list(self.leases.values()):
                 until = lease.trusted_until
                 if not lease.lost and until <= now:
@@ -246,10 +268,15 @@ class Keeper:
         while line := await process.stdout.readline():
             self._heard(json.loads(line))
         code = await process.wait()
-        if not self._closing:
+        while not self._closing:
             logger.error("the renewer process ended with %s; starting another", code)
-            await asyncio.sleep(0.1)
-            await self._spawn()
+            await asyncio.sleep(SPAWN_AGAIN_SECONDS)
+            try:
+                await self._spawn()
+            except OSError as error:
+                code = error.errno or 0
+            else:
+                break
 
     def _heard(self, said: dict[str, Any]) -> None:
         if "lost" in said:
@@ -276,4 +303,6 @@ class Keeper:
                 await process.wait()
         if self._reader is not None:
             self._reader.cancel()
+        for lease in self.leases.values():
+            lease.lost = True  # a thread that still runs may ask
         self.memory.close()

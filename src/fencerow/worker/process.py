@@ -9,17 +9,21 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from fencerow.clock import boottime
 from fencerow.errors import FencerowError
 from fencerow.loading import load_app
 from fencerow.log import logger
+from fencerow.worker.run import THREADS
 from fencerow.worker.service import EXIT_CONFIGURATION, Service
 from fencerow.worker.settings import SUPERVISOR_VARIABLE, WorkerSettings
 
 PR_SET_PDEATHSIG = 1
+THREADS_END_SECONDS = 0.5
 
 
 def follow_supervisor() -> bool:
@@ -45,7 +49,7 @@ def work(settings: WorkerSettings) -> int:
     """
     Run a worker in this process and end the process's part in it; the exit code.
 
-    A handler's thread that never returns must not keep the process: the caller exits by ``os._exit``.
+    A handler's thread that never returns does not keep the process: then it ends by ``os._exit``.
     """
     if not follow_supervisor():
         return 0
@@ -61,14 +65,17 @@ def work(settings: WorkerSettings) -> int:
 
 
 async def _serve(app: Any, settings: WorkerSettings) -> int:
-    code = await Service(app, replace(settings)).run()
-    if any(thread for thread in _threads() if thread.is_alive()):
-        logging.shutdown()
-        os._exit(code)
+    pool = ThreadPoolExecutor(thread_name_prefix=f"{THREADS}-asyncio")
+    asyncio.get_running_loop().set_default_executor(pool)
+    code = await Service(app, settings).run()
+    pool.shutdown(wait=False, cancel_futures=True)
+    deadline = boottime() + THREADS_END_SECONDS
+    for thread in threading.enumerate():
+        if thread.name.startswith(THREADS):
+            thread.join(max(0.0, deadline - boottime()))
+            if thread.is_alive():  # inside a handler, and the interpreter would wait for it
+                logging.shutdown()
+                for stream in (sys.stdout, sys.stderr):
+                    stream.flush()
+                os._exit(code)
     return code
-
-
-def _threads() -> list[Any]:
-    import threading
-
-    return [thread for thread in threading.enumerate() if thread.name.startswith("fencerow_")]

@@ -29,6 +29,9 @@ from fencerow.worker.settle import Settler
 
 LOOK_SECONDS = 0.25
 SHORT_TIMEOUT_SECONDS = 1.0
+THREADS = "fencerow-handler"
+HANG_SECONDS = 2.0
+"""How long after a job's time and grace a loop that did not settle it counts as hung."""
 
 _REASONS = {
     Stop.LOST: "untrusted",
@@ -41,6 +44,14 @@ _REASONS = {
 def _seconds(delay: timedelta | float | int) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     return min(max(0.0, seconds), limits.DELAY_SECONDS_MAX)
+
+
+def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
+    """What a sync handler returned or raised, as a value: a future refuses to carry StopIteration and would never end."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit included
+        return None, error
 
 
 def _text(reason: str) -> str:
@@ -57,6 +68,8 @@ class Runner:
 
     Args:
         freed: called with the lane when a slot became free.
+        promise: called with the time (CLOCK_BOOTTIME) by which this loop will have looked at its jobs again; while it
+            is past, the process is hung and its leases are not renewed.
     """
 
     def __init__(
@@ -69,15 +82,18 @@ class Runner:
         slots: int,
         grace: float,
         freed: Callable[[Lane], None],
+        promise: Callable[[float], None],
     ) -> None:
-        self.running: dict[tuple[int, int], Attempt] = {}
+        self.running: dict[tuple[int, int, int], Attempt] = {}
         self._app = app
         self._store = store
         self._settler = settler
         self._space_id = space_id
         self._grace = grace
         self._freed = freed
-        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="fencerow")
+        self._promise = promise
+        self._promised = float("inf")
+        self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix=THREADS)
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -89,8 +105,14 @@ class Runner:
         attempt = Attempt(claim, lease, hold, task, timeout)
         lane.busy += 1
         self._idle.clear()
-        self.running[lease.id, claim.job_id] = attempt
+        self.running[attempt.key] = attempt
+        if timeout is not None and (hung_at := boottime() + self._hang(timeout)) < self._promised:
+            self._promised = hung_at
+            self._promise(hung_at)
         attempt.running = asyncio.create_task(self._run(attempt, lane))
+
+    def _hang(self, seconds: float) -> float:
+        return seconds + self._grace + HANG_SECONDS
 
     def _timeout(self, claim: Claim, task: Task[Any, Any] | None) -> float | None:
         given = (claim.extra or {}).get("timeout")
@@ -109,7 +131,7 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit included
             settlement = self._raised(attempt, error)
         lane.times.add(boottime() - began)
-        self.running.pop((attempt.lease.id, attempt.claim.job_id), None)
+        self.running.pop(attempt.key, None)
         lane.busy -= 1
         self._settle(attempt, settlement)
         if not self.running:
@@ -120,6 +142,8 @@ class Runner:
         claim, task = attempt.claim, attempt.task
         if not attempt.lease.trusted:
             return Settlement(claim, "release")
+        if attempt.stop is not None:
+            raise asyncio.CancelledError
         if task is None:
             raise UnknownTask(
                 f"this worker knows no task {claim.task!r}", hint="Start a worker whose app has it."
@@ -134,9 +158,11 @@ class Runner:
                 args = [Job(attempt.hold, self._app.store()), *args]
             attempt.in_thread = True
             call = contextvars.copy_context().run
-            value = await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: call(task.function, *args, **kwargs)
+            value, raised = await asyncio.get_running_loop().run_in_executor(
+                self._threads, call, _called, task.function, args, kwargs
             )
+            if raised is not None:
+                raise raised
         return self._returned(attempt, task, value)
 
     def _returned(self, attempt: Attempt, task: Task[Any, Any], value: object) -> Settlement:
@@ -156,9 +182,10 @@ class Runner:
         try:
             return Settlement(claim, "complete", result=task.encode_result(value))
         except InvalidPayload as error:
-            return Settlement(
-                claim, "fail", kind="invalid", error=_text(f"the result cannot be stored: {error}")
-            )
+            why = str(error)
+        except Exception as error:  # noqa: BLE001 - reading a hostile object; running the job again would not help
+            why = f"reading it raises {type(error).__name__}"
+        return Settlement(claim, "fail", kind="invalid", error=_text(f"the result cannot be stored: {why}"))
 
     def _raised(self, attempt: Attempt, error: BaseException) -> Settlement:
         claim = attempt.claim
@@ -180,6 +207,8 @@ class Runner:
                     error=f"ran longer than {attempt.timeout} s",
                     delay=self._backoff(attempt),
                 )
+        if attempt.hold.is_ours(error):
+            return Settlement(claim, "snooze", error=policy.describe(error), delay=self._backoff(attempt))
         if attempt.hold.lost is not None:
             return attempt.lost(f"stopped because a write was refused: {attempt.hold.lost}")
         task = attempt.task
@@ -207,20 +236,19 @@ class Runner:
             self._settler.settled(settlement)
             return
         if settlement.verb in ("fail", "retry"):
-            attempt.log.info(
-                "%s (%s): %s", settlement.verb, settlement.kind, (settlement.error or "").split("\n")[0]
-            )
+            attempt.log.info("%s (%s)", settlement.verb, settlement.kind)
         self._settler.add(settlement)
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
         """Tell a running handler to stop: an async one is cancelled, in a thread its next ``job`` call raises."""
-        if attempt.settled or (attempt.stop is not None and why is not Stop.LOST):
+        if attempt.settled or not why.outranks(attempt.stop):
             return
         attempt.stop, attempt.stop_at = why, boottime()
         attempt.hold.lost = attempt.hold.lost or _REASONS[why]
         attempt.hold.cancel_requested |= why is Stop.CANCEL
         attempt.log.info("told to stop: %s", why.value)
-        if attempt.running is not None and not attempt.in_thread:
+        # A task cancelled before its first step would never run, and so never settle: _outcome looks at `stop` itself.
+        if attempt.running is not None and attempt.started_at and not attempt.in_thread:
             attempt.running.cancel()
 
     def lose(self, lease: Lease) -> None:
@@ -240,21 +268,28 @@ class Runner:
         """Stop what is overdue, and settle without its handler what does not stop."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            now = boottime()
+            now, soonest = boottime(), float("inf")
             for attempt in list(self.running.values()):
                 deadline = attempt.hold.deadline
-                if attempt.stop is None and deadline is not None and now >= deadline:
+                if attempt.settled:
+                    continue
+                if deadline is not None and now >= deadline:
                     self.stop(attempt, Stop.TIMEOUT)
-                elif (
-                    attempt.stop is not None
-                    and not attempt.settled
-                    and now >= attempt.stop_at + self._patience(attempt)
-                ):
+                if attempt.stop is not None and now >= attempt.stop_at + self._patience(attempt):
                     attempt.log.error("does not stop; its slot stays taken until it returns")
                     self._settle(attempt, self._raised(attempt, TimeoutError("did not stop")))
+                elif deadline is not None:
+                    soonest = min(soonest, max(deadline, attempt.stop_at))
+            self._promised = self._hang(soonest)
+            self._promise(self._promised)
 
     def _patience(self, attempt: Attempt) -> float:
-        return limits.margin_seconds(attempt.lease.seconds) / 2 if attempt.stop is Stop.LOST else self._grace
+        match attempt.stop:
+            case Stop.LOST:
+                return limits.margin_seconds(attempt.lease.seconds) / 2
+            case Stop.CANCEL:
+                return float("inf")  # it runs, so it is not cancelled yet; its timeout still ends it
+        return self._grace
 
     async def drained(self) -> None:
         """Wait until nothing runs."""
@@ -269,4 +304,8 @@ class Runner:
         """Settle without their handlers what did not stop: the process is about to end."""
         for attempt in list(self.running.values()):
             if not attempt.settled:
-                self._settle(attempt, Settlement(attempt.claim, "release"))
+                self._settle(attempt, self._raised(attempt, TimeoutError("did not stop")))
+
+    def close(self) -> None:
+        """Let idle threads end; those inside a handler go on."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -18,28 +18,36 @@ from typing import Any
 
 from fencerow import __version__, limits
 from fencerow.app import App
+from fencerow.clock import boottime
 from fencerow.errors import FencerowError, StoreError
-from fencerow.log import JobLog, logger
-from fencerow.ops import jobs, workers
+from fencerow.log import logger
+from fencerow.ops import workers
 from fencerow.ops.base import Op
 from fencerow.store import migrate
 from fencerow.store.classify import is_configuration
 from fencerow.store.stores import AsyncStore
 from fencerow.types import Answer, Claim, Settlement
-from fencerow.worker.attempt import Stop
-from fencerow.worker.claim import Lane, jittered
+from fencerow.worker.claim import Lane, jittered, lanes_of
 from fencerow.worker.keep import Keeper, Lease
 from fencerow.worker.listen import Listener
+from fencerow.worker.reconcile import Reconciler
 from fencerow.worker.run import Runner
 from fencerow.worker.settings import WorkerSettings
 from fencerow.worker.settle import Settler
 from fencerow.worker.suspects import Isolation
 from fencerow.worker.sweep import Sweeper
 from fencerow.worker.trouble import Trouble
+from fencerow.worker.waiting import first
 
-DRAIN_SECONDS = 5.0
 CLAIM_ENDS_SECONDS = 2.0
+SETTLE_SECONDS_MIN = 2.0
+LEAVE_SECONDS = 2.0
+HURRY_SECONDS = 1.0
+RELIEVE_SECONDS = 0.5
+HANDLER_SESSIONS = 4
 EXIT_CONFIGURATION = 3
+CLAIM_TROUBLE = "jobs cannot be claimed"
+START_TROUBLE = "the database cannot be reached"
 
 
 class Service:
@@ -48,14 +56,20 @@ class Service:
     def __init__(self, app: App, settings: WorkerSettings) -> None:
         self.app = app
         self.settings = settings
-        base = settings.name or socket.gethostname()
-        self.name = f"{base}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.name = f"{settings.name or socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.target = app.target(name=f"fencerow {self.name}")
         self.store = AsyncStore(self.target, sessions=8)
+        self.handler_store = AsyncStore(self.target, sessions=HANDLER_SESSIONS)
         self.trouble = Trouble(self.fail)
-        self.lanes = self._lanes()
+        self.lanes = lanes_of(
+            settings.queues,
+            concurrency=settings.concurrency,
+            careful=[name for name, task in app.tasks.items() if task.policy.careful],
+            alone=settings.alone,
+            lease_seconds=settings.lease,
+        )
         self.queues = [queue for queue, _ in settings.queues]
-        self.settler = Settler(self.store, self.trouble, self._settled)
+        self.settler = Settler(self.store, self.trouble, self._settled, self._broken)
         self.keeper = Keeper(
             self.target,
             self.store,
@@ -69,6 +83,7 @@ class Service:
         self.listener = Listener(self.target, self._notified)
         self.isolation = Isolation(settings, self.name)
         self.runner: Runner | None = None
+        self.reconciler: Reconciler | None = None
         self.stopping = asyncio.Event()
         self.error: FencerowError | None = None
         self._hurry = asyncio.Event()
@@ -77,35 +92,23 @@ class Service:
         self._claimers: list[asyncio.Task[None]] = []
         self._idle_lanes: set[Lane] = set()
         self._claiming = asyncio.Lock()
-        self._compare_now = asyncio.Event()
-
-    def _lanes(self) -> list[Lane]:
-        careful = [name for name, task in self.app.tasks.items() if task.policy.careful]
-        alone, lease = self.settings.alone, self.settings.lease
-        lanes = [
-            Lane(slots, [queue], careful=careful, alone=alone, lease_seconds=lease)
-            for queue, slots in self.settings.queues
-            if slots
-        ]
-        shared = [queue for queue, slots in self.settings.queues if not slots]
-        if shared:
-            lanes.append(
-                Lane(self.settings.concurrency, shared, careful=careful, alone=alone, lease_seconds=lease)
-            )
-        return lanes
+        self._dozing: dict[Lane, int] = {}
 
     async def run(self) -> int:
         """Work until told to stop; the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.request_stop)
-        space = await self._introduce()
-        if space is not None:
-            self._start(space)
-            await self.stopping.wait()
-            await self._stop()
-        await self.keeper.stop()
-        await self.listener.close()
-        await self.store.close()
+        try:
+            space = await self._introduce()
+            if space is not None:
+                self._start(space)
+                await self.stopping.wait()
+                await self._stop()
+        finally:
+            await self.keeper.stop()
+            await self.listener.close()
+            await self.handler_store.close()
+            await self.store.close()
         if self.error is not None:
             logger.error("the worker ends: %s", self.error)
             return EXIT_CONFIGURATION
@@ -121,6 +124,7 @@ class Service:
         """The first signal drains, the second skips the grace."""
         if self.stopping.is_set():
             self._hurry.set()
+            self.isolation.signal()
         self.stopping.set()
 
     async def _introduce(self) -> str | None:
@@ -137,12 +141,14 @@ class Service:
                     await self.store.run(workers.declare_task(task.policy))
                 await self.store.run(self._registration())
                 await self.keeper.current()
-                return await self.store.run(workers.space_id())
+                space = await self.store.run(workers.space_id())
+                self.trouble.over(START_TROUBLE)
+                return space
             except FencerowError as error:
                 if not isinstance(error, StoreError) or is_configuration(error):
                     self.fail(error)
                 else:
-                    await self._within(self.trouble.wait(error, "the database cannot be reached"), 60)
+                    await first(self.stopping.wait(), self.trouble.noted(error, START_TROUBLE))
         return None
 
     def _registration(self) -> Op[None]:
@@ -160,20 +166,35 @@ class Service:
         slots = sum(lane.slots for lane in self.lanes)
         self.runner = Runner(
             self.app,
-            self.store,
+            self.handler_store,
             self.settler,
             space_id=space_id,
             slots=slots,
             grace=self.settings.grace,
             freed=self._freed,
+            promise=self.keeper.memory.promise,
+        )
+        self.reconciler = Reconciler(
+            self.store,
+            self.keeper,
+            self.runner,
+            self.settler,
+            self.trouble,
+            lanes=self.lanes,
+            claiming=self._claiming,
+            taken=self._dispatch,
+            cancelling=self._cancel,
         )
         self._begin(self.settler.run(), "settle")
         self._begin(self.keeper.watch(), "trust")
         self._begin(self.runner.watch(), "deadlines")
-        self._begin(self._reconcile(), "reconcile")
+        self._begin(self.reconciler.run(self.settings.lease / 2), "reconcile")
+        self._begin(self._relieve(), "relieve")
         if not self.settings.alone:
             self._begin(self.sweeper.run(), "sweep")
-            self._begin(self.listener.run(), "listen")
+            # Behind a pooler notifications arrive at whoever has the connection by then.
+            if not self.target.pooler:
+                self._begin(self.listener.run(), "listen")
         self._claimers = [self._begin(self._serve(lane), "claim") for lane in self.lanes]
         logger.info("worker %s serves %s with %d slots", self.name, ", ".join(self.queues), slots)
 
@@ -185,13 +206,16 @@ class Service:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s ended unexpectedly", task.get_name(), exc_info=error)
-            self.fail(FencerowError(f"{task.get_name()} ended unexpectedly: {type(error).__name__}"))
+            self._broken(error)
 
-    # -- claiming
+    def _broken(self, error: BaseException) -> None:
+        if isinstance(error, FencerowError):
+            self.fail(error)
+            return
+        logger.error("a part of the worker ended unexpectedly", exc_info=error)
+        self.fail(FencerowError(f"a part of the worker ended unexpectedly: {type(error).__name__}"))
 
     async def _serve(self, lane: Lane) -> None:
-        dozing = False
         while not self.stopping.is_set():
             try:
                 if lane.demand == 0 or self.settler.backlog > 2 * limits.SETTLE_BATCH_MAX:
@@ -199,29 +223,37 @@ class Service:
                     continue
                 lease = await self.keeper.current()
                 found = await self._claim(lane, lease)
-                self.trouble.over()
-                if found:
-                    if dozing:
-                        dozing = False
-                        await self.store.run(workers.rouse(lease.id, lane.queues))
-                elif dozing or self.settings.alone:
-                    await self._rest(lane)
-                    dozing = False
-                else:
-                    await self.store.run(workers.doze(lease.id, lane.queues))
-                    dozing = True
+                self.trouble.over(CLAIM_TROUBLE)
+                await self._found(lane, lease, found)
             except StoreError as error:
-                self._compare_now.set()
-                await self.trouble.wait(error, "jobs cannot be claimed")
+                self._dozing.pop(lane, None)  # the server may have forgotten it
+                if self.reconciler is not None:
+                    self.reconciler.soon()
+                await self.trouble.wait(error, CLAIM_TROUBLE)
+
+    async def _found(self, lane: Lane, lease: Lease, found: int) -> None:
+        """Asleep only when nothing was found after saying so, and awake for all producers as soon as something was."""
+        dozing = self._dozing.get(lane)
+        if found or (dozing is not None and dozing != lease.id):
+            if self._dozing.pop(lane, None) is not None and dozing is not None:
+                await self.store.run(workers.rouse(dozing, lane.queues))
+        elif dozing == lease.id or self.settings.alone or self.target.pooler:
+            await self._rest(lane)
+        else:
+            await self.store.run(workers.doze(lease.id, lane.queues))
+            self._dozing[lane] = lease.id
 
     async def _claim(self, lane: Lane, lease: Lease) -> int:
         """One claim at a time, so that a ticket which the database shows and nobody holds is a lost answer."""
         self._wake[lane].clear()
 
         def take(claims: list[Claim]) -> None:
-            for claim in claims:
-                lease.held[claim.job_id] = claim.generation
-            lane.buffer.extend(claims)
+            new = [claim for claim in claims if lease.held.get(claim.job_id) != claim.generation]
+            if len(new) < len(claims):
+                # The database lost the first claim in a crash and gave the same out again: what runs here is its holder.
+                logger.warning("%d claims were held here already", len(claims) - len(new))
+            lease.held.update((claim.job_id, claim.generation) for claim in new)
+            lane.put(new)
             self._dispatch(lane)
 
         async with self._claiming:
@@ -234,7 +266,7 @@ class Service:
         """Nothing was found twice, the second time after saying that we sleep: wait for a hint or the next poll."""
         self._idle_lanes.add(lane)
         if self.settings.burst and self._exhausted() and await self._nothing_due():
-            self.request_stop()
+            self.stopping.set()
         poll = limits.POLL_SECONDS if self.listener.listening else limits.POLL_SECONDS_WITHOUT_NOTIFY
         await self._wait(lane, jittered(poll))
         self._idle_lanes.discard(lane)
@@ -250,12 +282,12 @@ class Service:
 
     def _exhausted(self) -> bool:
         runner = self.runner
-        quiet = (
-            runner is not None and not runner.running and not self.settler.backlog and not self.isolation.busy
-        )
+        quiet = runner is not None and not runner.running and self.settler.idle and not self.isolation.busy
         return quiet and len(self._idle_lanes) == len(self.lanes)
 
     async def _wait(self, lane: Lane, seconds: float | None) -> None:
+        if self.stopping.is_set():
+            return
         try:
             await asyncio.wait_for(self._wake[lane].wait(), seconds)
         except TimeoutError:
@@ -266,13 +298,25 @@ class Service:
         runner = self.runner
         if self.stopping.is_set():
             self._give_back(lane)
-        while runner is not None and lane.buffer and lane.busy < lane.slots:
-            claim = lane.buffer.popleft()
-            runner.start(claim, lane, self.keeper.leases[claim.lease])
+        while runner is not None and (claim := lane.next()) is not None:
+            lease = self.keeper.leases.get(claim.lease)
+            if lease is None:
+                self.settler.add(Settlement(claim, "release"))
+            else:
+                runner.start(claim, lane, lease)
 
-    def _give_back(self, lane: Lane) -> None:
-        while lane.buffer:
-            self.settler.add(Settlement(lane.buffer.popleft(), "release"))
+    def _give_back(self, lane: Lane, lease: Lease | None = None) -> None:
+        for claim in lane.take_back(lambda claim: lease is None or claim.lease == lease.id):
+            self.settler.add(Settlement(claim, "release"))
+
+    async def _relieve(self) -> None:
+        """Jobs that wait here behind slots which did not get free as soon as run times promised go back to all workers."""
+        while True:
+            await asyncio.sleep(RELIEVE_SECONDS)
+            for lane in self.lanes:
+                if lane.stalled:
+                    lane.stall()
+                    self._give_back(lane)
 
     def _freed(self, lane: Lane) -> None:
         self._dispatch(lane)
@@ -289,8 +333,6 @@ class Service:
         if not self.stopping.is_set():
             self.isolation.found(queues)
 
-    # -- ownership
-
     def _settled(self, settlement: Settlement, _answer: Answer | None) -> None:
         claim = settlement.claim
         lease = self.keeper.leases.get(claim.lease)
@@ -305,80 +347,19 @@ class Service:
         if self.runner is not None:
             self.runner.lose(lease)
         for lane in self.lanes:
-            for claim in [claim for claim in lane.buffer if claim.lease == lease.id]:
-                lane.buffer.remove(claim)
-                self.settler.add(Settlement(claim, "release"))
+            self._give_back(lane, lease)
             self._wake[lane].set()
 
     def _cancel(self, job_ids: list[int]) -> None:
+        asked = set(job_ids)
+        for lane in self.lanes:
+            for claim in lane.take_back(lambda claim: claim.job_id in asked):
+                self.settler.add(Settlement(claim, "cancelled", error="cancelled before it started"))
         if self.runner is not None:
             self.runner.cancel(job_ids)
 
-    async def _reconcile(self) -> None:
-        """Twice a lease, and after a claim that failed, compare what the database says we hold with what we hold."""
-        while True:
-            try:
-                await asyncio.wait_for(self._compare_now.wait(), self.settings.lease / 2)
-            except TimeoutError:
-                pass
-            self._compare_now.clear()
-            try:
-                for lease in list(self.keeper.leases.values()):
-                    await self._compare(lease)
-                await self.keeper.retire_empty()
-            except StoreError as error:
-                await self.trouble.wait(error, "held jobs cannot be compared")
-                self._compare_now.set()
-
-    async def _compare(self, lease: Lease) -> None:
-        if lease.lost:
-            return
-        async with self._claiming:
-            held = dict(lease.held)
-            renewal = await self.store.run(workers.renew(lease.id, lease.digest()))
-            if renewal is None:
-                self.keeper.lose(lease)
-                return
-            if renewal.tickets is not None:
-                surplus = [job for job in renewal.tickets if job not in held and job not in lease.held]
-                if surplus:
-                    self._adopt(lease, await self.store.run(jobs.adopt(lease.id, surplus)))
-                self._missing(lease, [job for job in held if job not in renewal.tickets])
-        self._cancel(list(renewal.cancelling))
-
-    def _adopt(self, lease: Lease, claims: list[Claim]) -> None:
-        """The answer to a claim was lost: its tickets are ours, and nobody else will find them."""
-        for claim in claims:
-            JobLog(claim).warning("found under our lease: the answer to its claim was lost")
-            lease.held[claim.job_id] = claim.generation
-            lane = next((lane for lane in self.lanes if claim.queue in lane.queues), None)
-            if lane is None:
-                self.settler.add(Settlement(claim, "release"))
-            else:
-                lane.buffer.append(claim)
-                self._dispatch(lane)
-
-    def _missing(self, lease: Lease, job_ids: list[int]) -> None:
-        """Somebody took these tickets from under our lease: their handlers must stop. What is being settled is not missing."""
-        for job_id in job_ids:
-            attempt = self.runner.running.get((lease.id, job_id)) if self.runner is not None else None
-            if (
-                attempt is not None
-                and self.runner is not None
-                and not attempt.hold.committed
-                and not attempt.hold.open_commits
-            ):
-                self.runner.stop(attempt, Stop.LOST)
-        gone = set(job_ids)
-        for lane in self.lanes:
-            for claim in [claim for claim in lane.buffer if claim.lease == lease.id and claim.job_id in gone]:
-                lane.buffer.remove(claim)
-                lease.held.pop(claim.job_id, None)
-
-    # -- stopping
-
     async def _stop(self) -> None:
-        runner = self.runner
+        runner, until = self.runner, boottime() + self.settings.grace
         logger.info("worker %s stops: nothing more is claimed", self.name)
         for lane in self.lanes:
             self._wake[lane].set()
@@ -389,21 +370,20 @@ class Service:
             runner.stop_all()
             await self._within(runner.drained(), min(1.0, self.settings.grace))
             runner.settle_rest()
+            runner.close()
         await asyncio.wait(self._claimers, timeout=CLAIM_ENDS_SECONDS)
-        await self._within(self.settler.drained(), DRAIN_SECONDS)
+        # Within the grace a database that is away may come back; what is not settled by then ends with its lease.
+        patience = HURRY_SECONDS if self._hurry.is_set() else max(SETTLE_SECONDS_MIN, until - boottime())
+        await first(self.settler.drained(), patience)
         await isolation
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await self._within(self._leave(), DRAIN_SECONDS)
+        await first(self._leave(), LEAVE_SECONDS)
 
-    async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
-        task = asyncio.ensure_future(work)
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait((task, hurry), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for waiter in (task, hurry):
-            waiter.cancel()
-        await asyncio.gather(task, hurry, return_exceptions=True)
+    async def _within(self, work: Coroutine[Any, Any, Any], seconds: float) -> None:
+        """Do some work for at most *seconds*, or until a second signal."""
+        await first(work, seconds, unless=self._hurry.wait())
 
     async def _leave(self) -> None:
         try:

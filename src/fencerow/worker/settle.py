@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fencerow import limits
-from fencerow.errors import Rejected, StoreError
+from fencerow.errors import Rejected, ResourceBusy, StoreError
 from fencerow.log import JobLog
 from fencerow.ops import jobs
 from fencerow.store.protocols import resolved
@@ -21,29 +21,46 @@ from fencerow.store.stores import AsyncStore
 from fencerow.types import Answer, Settlement
 from fencerow.worker.trouble import Trouble
 
+UNSTORABLE = "the database refused to store the outcome"
+TROUBLE = "outcomes cannot be written"
+APART_PIECES = 4
+
 
 class Settler:
     """
     Args:
         done: called with each settlement and its answer (None: it could not be written and its lease will end it).
+        failed: called with an error that is no trouble of the database.
     """
 
     def __init__(
-        self, store: AsyncStore, trouble: Trouble, done: Callable[[Settlement, Answer | None], None]
+        self,
+        store: AsyncStore,
+        trouble: Trouble,
+        done: Callable[[Settlement, Answer | None], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self.verdicts: Counter[str] = Counter()
         self._store = store
         self._trouble = trouble
         self._done = done
+        self._failed = failed
+        self._busy = False
         self._waiting: list[Settlement] = []
+        self._apart: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def backlog(self) -> int:
-        """Settlements not yet answered, the flush under way not counted."""
+        """Settlements not yet sent."""
         return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything handed over is answered."""
+        return self._idle.is_set()
 
     def add(self, settlement: Settlement) -> None:
         """Hand over the settlement of one attempt."""
@@ -61,6 +78,13 @@ class Settler:
 
     async def run(self) -> None:
         """Flush for as long as the worker lives."""
+        try:
+            await self._flush()
+        finally:
+            for task in self._apart:
+                task.cancel()
+
+    async def _flush(self) -> None:
         while True:
             await self._arrived.wait()
             batch, self._waiting = (
@@ -69,10 +93,15 @@ class Settler:
             )
             if not self._waiting:
                 self._arrived.clear()
+            self._busy = True
             for group in jobs.by_verb(batch):
                 await self._settle(group)
-            if not self._waiting:
-                self._idle.set()
+            self._busy = False
+            self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._waiting and not self._apart:
+            self._idle.set()
 
     async def _settle(self, group: list[Settlement]) -> None:
         while True:
@@ -82,11 +111,37 @@ class Settler:
             except Rejected as error:
                 await self._one_by_one(group, error)
                 return
+            except ResourceBusy as error:
+                self._set_apart(group, error)
+                return
             except StoreError as error:
-                await self._trouble.wait(error, "outcomes cannot be written")
-        self._trouble.over()
+                await self._trouble.wait(error, TROUBLE)
+        self._trouble.over(TROUBLE)
         for settlement, answer in zip(group, answers, strict=True):
             self._judge(settlement, answer)
+
+    def _set_apart(self, group: list[Settlement], error: ResourceBusy) -> None:
+        """
+        Somebody holds a ticket of this group: it is cut smaller until that ticket is alone and waited for by itself,
+        while other outcomes go on.
+        """
+        pause = self._trouble.noted(error, TROUBLE) if len(group) == 1 else 0.0
+        size = -(-len(group) // APART_PIECES)
+        for start in range(0, len(group), size):
+            task = asyncio.create_task(self._settle_later(group[start : start + size], pause))
+            self._apart.add(task)
+            task.add_done_callback(self._back)
+
+    async def _settle_later(self, group: list[Settlement], pause: float) -> None:
+        await asyncio.sleep(pause)
+        await self._settle(group)
+
+    def _back(self, task: asyncio.Task[None]) -> None:
+        self._apart.discard(task)
+        if not self._busy:
+            self._note_idle()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
 
     async def _one_by_one(self, group: list[Settlement], error: Rejected) -> None:
         """One bad row must not harm its neighbours: each goes alone, and the bad one ends failed."""
@@ -113,6 +168,3 @@ class Settler:
                 answer.owner,
             )
         self._done(settlement, answer)
-
-
-UNSTORABLE = "the database refused to store the outcome"

@@ -117,4 +117,5 @@ class Supervisor:
             SETTINGS_VARIABLE: json.dumps(asdict(settings)),
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
-        return subprocess.Popen(self._command, env=environment)
+        # A group of its own: Ctrl-C reaches the supervisor alone, or each worker would count two signals and skip its grace.
+        return subprocess.Popen(self._command, env=environment, process_group=0)

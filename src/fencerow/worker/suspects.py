@@ -17,6 +17,9 @@ from dataclasses import asdict, replace
 from fencerow.log import logger
 from fencerow.worker.settings import SETTINGS_VARIABLE, WorkerSettings
 
+SETTLE_SECONDS = 5.0
+"""What a process may take after its grace, to cancel, to settle and to end."""
+
 
 class Isolation:
     """Starts and stops the processes for suspects of one worker: at most one more a sweep, ``concurrency`` in all."""
@@ -25,20 +28,25 @@ class Isolation:
         self._settings = settings
         self._worker = worker
         self._children: dict[asyncio.subprocess.Process, asyncio.Task[None]] = {}
-        self._starting = False
+        self._starting: asyncio.Task[None] | None = None
         self._stopped = False
 
     @property
     def busy(self) -> bool:
         """Whether such a process runs or starts."""
-        return bool(self._children) or self._starting
+        return bool(self._children) or self._starting is not None
 
     def found(self, queues: Sequence[str]) -> None:
         """There are suspects in these queues."""
-        if not self._stopped and not self._starting and len(self._children) < self._settings.concurrency:
-            self._starting = True
-            task = asyncio.create_task(self._start(tuple(queues)))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self._stopped or self._starting is not None or len(self._children) >= self._settings.concurrency:
+            return
+        self._starting = asyncio.create_task(self._start(tuple(queues)))
+        self._starting.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a process for a suspect job cannot be started: %s", type(error).__name__)
 
     async def _start(self, queues: tuple[str, ...]) -> None:
         settings = replace(
@@ -50,16 +58,13 @@ class Isolation:
             alone=True,
             name=f"{self._worker}/alone",
         )
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "fencerow.worker",
-                env={**os.environ, SETTINGS_VARIABLE: json.dumps(asdict(settings))},
-                start_new_session=True,
-            )
-        finally:
-            self._starting = False
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "fencerow.worker",
+            env={**os.environ, SETTINGS_VARIABLE: json.dumps(asdict(settings))},
+            start_new_session=True,
+        )
         self._children[process] = asyncio.create_task(self._wait(process))
 
     async def _wait(self, process: asyncio.subprocess.Process) -> None:
@@ -70,12 +75,25 @@ class Isolation:
             logger.warning("a process that ran a suspect job alone ended with %s", end)
 
     async def stop(self, grace: float) -> None:
-        """Ask them to drain, wait, and end those that do not."""
+        """Ask them to drain, wait until they have had their grace and settled, and end those that do not."""
         self._stopped = True
-        for process in list(self._children):
-            process.terminate()
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        self.signal()
         waits = list(self._children.values())
         if waits:
-            await asyncio.wait(waits, timeout=grace)
+            await asyncio.wait(waits, timeout=grace + SETTLE_SECONDS)
         for process in list(self._children):
-            process.kill()
+            _send(process, signal.SIGKILL)
+
+    def signal(self) -> None:
+        """The first asks them to drain, the second to hurry."""
+        for process in list(self._children):
+            _send(process, signal.SIGTERM)
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:
+        pass  # it has just ended
