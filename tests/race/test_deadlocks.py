@@ -53,7 +53,7 @@ def together(
         start.wait(JOIN_SECONDS)
         crew(run)
 
-    threads = [threading.Thread(target=work, args=(crew, space.connect())) for crew in crews]
+    threads = [threading.Thread(target=work, args=(crew, space.connect()), daemon=True) for crew in crews]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -303,3 +303,44 @@ def test_pause_is_seen_by_every_claim_after_its_commit(patient: Space, two: Two)
     first.commit()
 
     assert claim(patient, B) == []
+
+
+def test_claim_does_not_wait_for_an_enqueue_that_lost_a_key(patient: Space, clock: Clock) -> None:
+    """
+    I5: who came second for a key past its time must not keep the winner's row of that key locked.
+
+    A gate holds the loser between its look at the key and its update of it, while the winner takes the key.
+    """
+    patient.rows(GATE)
+    patient.at_end(lambda: patient.rows("DROP FUNCTION gate() CASCADE") and None)
+    enqueue(patient, unique=Unique("k", 10))
+    clock.advance(11)
+    keeper, loser, claimer = (
+        SessionThread(patient),
+        SessionThread(patient, name="gated"),
+        SessionThread(patient),
+    )
+    keeper.sql("SELECT pg_advisory_lock(4711)")
+    loser.begin()
+    asking = loser.start(jobs.enqueue([job(unique=Unique("k", "started"))]))
+    asking.wait_until_blocked(keeper)
+    (won,) = patient.run(jobs.enqueue([job(unique=Unique("k", "started"))]))
+    assert won.created
+    keeper.sql("SELECT pg_advisory_unlock(4711)")
+    assert asking.answer() == [(won.id, False)]
+
+    lease(patient)
+    claiming = claimer.start(jobs.claim(A, "default", limit=5))
+    assert not claiming.blocked()
+    assert won.id in [held.job_id for held in claiming.answer()]
+    loser.rollback()
+
+
+GATE = """
+CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('application_name') = 'gated' THEN PERFORM pg_advisory_xact_lock(4711); END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER gate BEFORE UPDATE ON fencerow.unique_key EXECUTE FUNCTION gate()
+"""

@@ -26,6 +26,10 @@ _GLANCE_SECONDS = 0.002
 _BLOCKERS = "SELECT pg_blocking_pids(%s)"
 
 
+class Answered(AssertionError):
+    """A session was to wait for a lock, and it answered."""
+
+
 class SessionThread:
     """One connection and the thread that speaks on it, so that a statement can wait while the test goes on."""
 
@@ -112,9 +116,17 @@ class Asking(Generic[T]):
             if blockers and (by is None or by.pid in blockers):
                 return
             if self._done.wait(_GLANCE_SECONDS):
-                raise AssertionError(f"expected it to wait for a lock, and it answered: {self._describe()}")
+                raise Answered(f"expected it to wait for a lock, and it answered: {self._describe()}")
             if time.monotonic() > deadline:
                 raise AssertionError("the session neither waits for a lock nor answers")
+
+    def blocked(self) -> bool:
+        """True when it came to wait for a lock before it answered. Raises when it does neither in time."""
+        try:
+            self.wait_until_blocked()
+        except Answered:
+            return False
+        return True
 
     def answer(self) -> T:
         """Wait for the answer; raises what the session raised."""

@@ -40,6 +40,9 @@ BEGIN
 
   DELETE FROM fencerow.idempotency_key AS i USING fencerow.job AS j
   WHERE j.id = ANY (v_jobs) AND i.key = j.idempotency_key AND i.job_id = j.id;
+  DELETE FROM fencerow.attempt AS a WHERE a.job_id = ANY (v_jobs);
+  DELETE FROM fencerow.refusal AS f WHERE f.job_id = ANY (v_jobs);
+  DELETE FROM fencerow.ended AS e WHERE e.job_id = ANY (v_jobs);
   DELETE FROM fencerow.unique_key AS u
   USING (
     SELECT k.ctid AS tid
@@ -48,9 +51,7 @@ BEGIN
     FOR UPDATE OF k SKIP LOCKED
   ) AS over
   WHERE u.ctid = over.tid;
-  DELETE FROM fencerow.attempt AS a WHERE a.job_id = ANY (v_jobs);
-  DELETE FROM fencerow.refusal AS f WHERE f.job_id = ANY (v_jobs);
-  DELETE FROM fencerow.ended AS e WHERE e.job_id = ANY (v_jobs);
+  DELETE FROM fencerow.step AS s WHERE s.job_id = ANY (v_jobs);
   DELETE FROM fencerow.job AS j WHERE j.id = ANY (v_jobs);
   purged := coalesce(cardinality(v_jobs), 0);
 END

@@ -21,12 +21,18 @@ BEGIN
       AND EXISTS (SELECT FROM fencerow.jobs AS x WHERE x.id = v_holder AND x.state IN ('ready', 'scheduled'));
     IF v_until <= p_at OR (p_conflict = 'replace' AND v_waits
                            AND fencerow.cancel_ticket(v_holder, 'replaced by job ' || p_job)) THEN
-      UPDATE fencerow.unique_key AS u SET job_id = p_job, until = p_until
-      WHERE u.key = p_key AND u.job_id = v_holder AND u.until IS NOT DISTINCT FROM v_until;
-      IF FOUND THEN
+      -- An update that comes second locks the winner's row before it finds that it does not match. Going back to the
+      -- savepoint gives that lock up: kept until our commit, it would make the claim of the winner's job wait (I5).
+      BEGIN
+        UPDATE fencerow.unique_key AS u SET job_id = p_job, until = p_until
+        WHERE u.key = p_key AND u.job_id = v_holder AND u.until IS NOT DISTINCT FROM v_until;
+        IF NOT FOUND THEN
+          RAISE EXCEPTION 'another took the key' USING ERRCODE = 'QF000';
+        END IF;
         RETURN p_job;
-      END IF;
-      CONTINUE;
+      EXCEPTION WHEN SQLSTATE 'QF000' THEN
+        CONTINUE;
+      END;
     END IF;
     IF p_conflict = 'replace' AND v_waits OR p_conflict = 'extend' AND v_waits
        AND NOT fencerow.move_run_at(v_holder, p_run_at, p_at) THEN
