@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.peers import report
 from bench.peers.catalogue import Peer, chosen
-from bench.peers.environment import NotInstalled, prepare
+from bench.peers.environment import NotInstalled, Unavailable, prepare
 from bench.peers.scenario import Played, Unplayable, play
 from fencerow.server import Cluster
 
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     parser.add_argument("--write", action="store_true", help=f"also replace bench/peers/{report.RESULTS}")
     parser.add_argument("--environments", metavar="FOLDER", type=Path, help="keep what is installed here")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     try:
         peers = chosen(asked.names)
     except ValueError as error:
@@ -45,7 +45,9 @@ def main() -> int:
     try:
         cluster.start()
         version = ".".join(map(str, cluster.binaries.version))
-        played, skipped, stopped = _play_all(peers, asked.environments or folder / "environments", cluster, folder)
+        played, skipped, stopped = _play_all(
+            peers, asked.environments or folder / "environments", cluster, folder
+        )
     finally:
         cluster.remove()
         shutil.rmtree(folder, ignore_errors=True)
@@ -69,15 +71,14 @@ def _play_all(
     skipped: dict[str, str] = {}
     stopped: dict[str, str] = {}
     for peer in peers:
-        if peer.needs:
-            skipped[peer.name] = f"needs {peer.needs}"
-            continue
         meeting = folder / peer.name
         meeting.mkdir()
         print(f"{peer.name} …", file=sys.stderr)
         try:
             command, environment = prepare(peer, environments / peer.name)
             played.append(play(peer, command, environment, cluster=cluster, folder=meeting))
+        except Unavailable as error:
+            skipped[peer.name] = str(error)
         except (NotInstalled, Unplayable) as error:
             stopped[peer.name] = str(error)
     return played, skipped, stopped

@@ -12,6 +12,9 @@ from typing import Literal
 
 Ecosystem = Literal["pypi", "npm", "here"]
 
+# The Node peers need 22; npm carries the program itself, so nothing is asked of the machine but npm.
+NODE = "node@22.23.3"
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -25,7 +28,7 @@ class Peer:
         source: where its documentation or its package says so.
         calls_recovery: recovery is a call that the peer's documentation tells users to make.
         age: a statement that makes a lock look as old as the peer requires, where no setting shortens it.
-        needs: why it cannot be played here, or "".
+        python: the oldest Python that runs it.
     """
 
     name: str
@@ -38,7 +41,7 @@ class Peer:
     state: str
     calls_recovery: bool = False
     age: str = ""
-    needs: str = ""
+    python: tuple[int, int] = (3, 11)
 
 
 PEERS: tuple[Peer, ...] = (
@@ -118,12 +121,12 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="pg-boss",
-        version="10.4.2",
+        version="12.38.0",
         ecosystem="npm",
-        packages=("pg-boss@10.4.2",),
+        packages=(NODE, "pg-boss@12.38.0"),
         program="on_pgboss.cjs",
-        recovery="queue with expireInSeconds 4, maintenanceIntervalSeconds 1",
-        source="pg-boss 10.4.2: types.d.ts (expireInSeconds, maintenanceIntervalSeconds); docs/api/queues.md",
+        recovery="queue with expireInSeconds 4; superviseIntervalSeconds 1, monitorIntervalSeconds 1",
+        source="pg-boss: docs/api/queues.md (expireInSeconds), docs/api/constructor.md (superviseIntervalSeconds)",
         state="""
             SELECT state = 'active', state = 'completed',
                    format('state %s, retries %s of %s, output %s', state, retry_count, retry_limit,
@@ -132,9 +135,9 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="graphile-worker",
-        version="0.17.3",
+        version="0.18.0",
         ecosystem="npm",
-        packages=("graphile-worker@0.17.3",),
+        packages=(NODE, "graphile-worker@0.18.0"),
         program="on_graphile.cjs",
         recovery="minResetLockedInterval and maxResetLockedInterval 500 ms; its 4 hours have no setting, so the lock "
         "is dated back by 5 hours instead of waiting",
@@ -153,11 +156,15 @@ PEERS: tuple[Peer, ...] = (
         version="0.7.0",
         ecosystem="pypi",
         packages=("oban==0.7.0",),
-        program="",
-        recovery="",
-        source="",
-        state="",
-        needs="Python 3.12",
+        program="on_oban.py",
+        recovery='Oban(lifeline={"interval": 1, "rescue_after": 8}) in B, which alone leads (leadership=False in A)',
+        source="oban 0.7.0: oban/_lifeline.py, oban/queries/rescue_jobs.sql (the docstring of Oban names interval only)",
+        python=(3, 12),
+        state="""
+            SELECT state = 'executing', state = 'completed',
+                   format('state %s, attempt %s of %s, errors %s', state, attempt, max_attempts,
+                          coalesce(jsonb_array_length(to_jsonb(errors)), 0))
+            FROM oban_jobs""",
     ),
 )
 """In the order of the table."""

@@ -15,7 +15,11 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
 class NotInstalled(Exception):
-    """The peer cannot be had here; the text says why."""
+    """The peer could not be installed; the text says why."""
+
+
+class Unavailable(Exception):
+    """This machine lacks what the peer runs on; the text names it."""
 
 
 def prepare(peer: Peer, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -24,6 +28,9 @@ def prepare(peer: Peer, folder: Path) -> tuple[list[str], dict[str, str]]:
 
     Returns:
         The command that runs its adapter, and environment variables for it.
+
+    Raises:
+        NotInstalled, Unavailable.
     """
     program = str(ADAPTERS / peer.program)
     match peer.ecosystem:
@@ -34,21 +41,50 @@ def prepare(peer: Peer, folder: Path) -> tuple[list[str], dict[str, str]]:
             _once(
                 folder,
                 peer,
-                [sys.executable, "-m", "venv", str(folder)],
-                [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.packages],
+                [_interpreter(peer.python), "-m", "venv", str(folder)],
+                [
+                    str(python),
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    *peer.packages,
+                ],
             )
             return [str(python), program], {}
         case "npm":
-            for tool in ("node", "npm"):
-                if shutil.which(tool) is None:
-                    raise NotInstalled(f"needs {tool}")
+            if shutil.which("npm") is None:
+                raise Unavailable("needs npm")
+            modules = folder / "node_modules"
             folder.mkdir(parents=True, exist_ok=True)
             _once(
                 folder,
                 peer,
-                ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent", *peer.packages],
+                [
+                    "npm",
+                    "install",
+                    "--prefix",
+                    str(folder),
+                    "--no-audit",
+                    "--no-fund",
+                    "--silent",
+                    *peer.packages,
+                ],
             )
-            return ["node", program], {"NODE_PATH": str(folder / "node_modules")}
+            return [str(modules / ".bin" / "node"), program], {"NODE_PATH": str(modules)}
+
+
+def _interpreter(oldest: tuple[int, int]) -> str:
+    """This Python, or a newer one on PATH that starts."""
+    if sys.version_info >= oldest:
+        return sys.executable
+    for minor in range(oldest[1], oldest[1] + 3):
+        found = shutil.which(f"python{oldest[0]}.{minor}")
+        # A version switcher leaves names on PATH that start nothing.
+        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return found
+    raise Unavailable(f"needs Python {oldest[0]}.{oldest[1]}")
 
 
 def _once(folder: Path, peer: Peer, *commands: list[str]) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import LiteralString, cast
 
 import psycopg
 
@@ -115,7 +114,7 @@ class _Play:
     def record(self) -> _Record:
         """The peer's own tables."""
         with psycopg.connect(self.environment["PEER_DSN"], autocommit=True) as connection:
-            row = connection.execute(cast("LiteralString", self.peer.state)).fetchone()
+            row = connection.execute(self.peer.state.encode()).fetchone()
         if row is None:
             raise Unplayable("the peer keeps no row of the job")
         return _Record(bool(row[0]), bool(row[1]), str(row[2]))
@@ -124,7 +123,7 @@ class _Play:
         """Date the lock back, where nothing else shortens the wait."""
         if self.peer.age:
             with psycopg.connect(self.environment["PEER_DSN"], autocommit=True) as connection:
-                connection.execute(cast("LiteralString", self.peer.age))
+                connection.execute(self.peer.age.encode())
 
     def tail(self) -> str:
         """The last line of the workers' log."""
@@ -143,7 +142,7 @@ def play(
     """
     database = "peer_" + peer.name.replace("-", "_")
     with psycopg.connect(cluster.dsn("postgres"), autocommit=True) as connection:
-        connection.execute(cast("LiteralString", f"CREATE DATABASE {database}"))
+        connection.execute(f"CREATE DATABASE {database}".encode())
     place = {
         "PEER_DSN": cluster.dsn(database),
         "PEER_FOLDER": str(folder),

@@ -22,7 +22,7 @@ def main() -> None:
     app = Absurd(meeting.DSN, queue_name="stale")
 
     @app.register_task(name="hold", default_max_attempts=2)
-    def hold(params: object, context: object) -> str:
+    def hold(_params: object, _context: object) -> str:
         return meeting.handle_blocking()
 
     match sys.argv[1]:
@@ -33,7 +33,7 @@ def main() -> None:
             app.spawn("hold", {})
             meeting.answer()
         case "work":
-            signal.signal(signal.SIGTERM, lambda number, frame: app.stop_worker())
+            signal.signal(signal.SIGTERM, lambda *_: app.stop_worker())
             app.start_worker(worker_id=meeting.WHO, claim_timeout=CLAIM_SECONDS[meeting.WHO])
     app.close()
 

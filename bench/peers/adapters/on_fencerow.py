@@ -12,7 +12,7 @@ from fencerow import App, __version__
 app = App(meeting.DSN)
 
 
-@app.task(queue="stale", max_attempts=2)
+@app.task(name="stale.hold", max_attempts=2)
 def hold() -> str:
     """Wait for the word to go on. In a thread, which no loss of a lease can interrupt."""
     return meeting.handle_blocking()
@@ -32,7 +32,7 @@ def main() -> None:
             meeting.answer()
         case "work":
             os.environ["PYTHONPATH"] += os.pathsep + os.path.dirname(__file__)
-            words = ["worker", "on_fencerow:app", "--queues", "stale", "--lease", "2s", "--name", meeting.WHO]
+            words = ["worker", "on_fencerow:app", "--lease", "2s", "--name", meeting.WHO]
             os.execv(sys.executable, [sys.executable, "-m", "fencerow", *words])
 
 

@@ -1,6 +1,6 @@
-// pg-boss 10: send, fetch, complete and fail, its interface for workers that hold a job by themselves.
+// pg-boss 12: send, fetch, complete and fail, its interface for workers that hold a job by themselves.
 const { setTimeout: pause } = require('node:timers/promises')
-const PgBoss = require('pg-boss')
+const { PgBoss } = require('pg-boss')
 const meeting = require('./meeting.cjs')
 
 const QUEUE = 'stale'
@@ -28,7 +28,8 @@ async function main () {
     database: process.env.PGDATABASE,
     schedule: false,
     supervise,
-    maintenanceIntervalSeconds: 1
+    superviseIntervalSeconds: 1,
+    monitorIntervalSeconds: 1
   })
   boss.on('error', (error) => console.error(error.message))
   await boss.start()

@@ -16,12 +16,12 @@ from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
 
-async def work(connection: asyncpg.Connection) -> None:
+async def work(queries: Queries) -> None:
     """Run until SIGTERM."""
-    queue = QueueManager(AsyncpgDriver(connection))
+    queue = QueueManager(queries)
 
     @queue.entrypoint("hold")
-    async def hold(job: Job) -> None:
+    async def hold(_job: Job) -> None:
         await meeting.handle()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, queue.shutdown.set)
@@ -45,7 +45,7 @@ async def main() -> None:
             await queries.enqueue("hold", None)
             meeting.answer()
         case "work":
-            await work(connection)
+            await work(queries)
     await connection.close()
 
 
