@@ -13,7 +13,8 @@ PAGE = ROOT / "docs" / "state-machine.md"
 CLAUSES = ("fence", "locks", "params", "returns", "plan")
 # The order of a job's life, which the page follows; what is not named here comes after, by name.
 ORDER = (
-    *("enqueue", "enqueue_many", "promote", "claim", "adopt", "renew", "progress", "enter"),
+    *("enqueue", "enqueue_many", "promote", "claim", "adopt", "renew", "progress", "keep_step"),
+    *("enqueue_child", "enter"),
     *("complete", "retry", "snooze", "fail", "cancelled", "release", "lost", "outcome"),
     *("expire", "cancel", "redrive", "purge"),
 )

@@ -6,11 +6,14 @@ Every error that Fencerow raises, and the one table from SQLSTATE to error.
     │  ├─ InvalidPayload          .path of the fault  ├─ PayloadTooLarge  └─ PayloadTooDeep
     │  ├─ InvalidName  InvalidValue  ConfigError
     │  ├─ UnknownTask  DuplicateTask  DuplicateInBatch
+    │  ├─ StepMismatch            QF007  the handler's steps are not those that an earlier attempt kept
     ├─ IdempotencyConflict        a key was used before for something else
     ├─ Duplicate                  a unique key is held; .job_id of its holder
     ├─ NotPossible                the job's state does not allow it
     ├─ SchemaError                NotInstalled  SchemaBehind  SchemaAhead  MigrationFailed
     ├─ ClaimLost                  the claim no longer gives authority; .verdict and what the database knows
+    ├─ JobFailed  JobCancelled    of a job whose result is waited for; .job_id, .kind of a failure
+    ├─ JobGone  ResultTimeout     it was purged, or never was; it has not ended in time (also a TimeoutError)
     ├─ InvalidInput               raised by handlers: no attempt can ever succeed
     ├─ Unavailable                raised by handlers: a dependency is away, try again later
     ├─ ServerError                the embedded server
@@ -115,6 +118,17 @@ class DuplicateInBatch(UsageError):
         self.indexes = indexes
 
 
+class StepMismatch(UsageError):
+    """
+    QF007: a step's name, order or function is not what an earlier attempt kept, so its result may mean something else.
+
+    The job ends failed at once (kind invalid): with the right code in place, redrive it.
+    """
+
+    code = "step_mismatch"
+    hint = "Keep names, order and functions of steps while jobs are under way; give changed work a new name at the end."
+
+
 class IdempotencyConflict(FencerowError):
     """QF004: an idempotency key was used before with another task or payload."""
 
@@ -203,6 +217,56 @@ class ClaimLost(FencerowError):
         self.state = state
         self.lease_until = lease_until
         self.owner = owner
+
+
+class JobFailed(FencerowError):
+    """
+    The job whose result was asked for ended failed.
+
+    Attributes:
+        kind: of its last attempt: ``failed``, ``invalid``, ``unavailable``, ``timeout`` or ``lost``.
+        error: what the database keeps of its error, whole; the message has its first line.
+    """
+
+    code = "job_failed"
+
+    def __init__(self, job_id: int, *, kind: str, error: str) -> None:
+        super().__init__(f"job {job_id} ended failed ({kind}): {error.partition(chr(10))[0]}")
+        self.job_id = job_id
+        self.kind = kind
+        self.error = error
+
+
+class JobCancelled(FencerowError):
+    """The job whose result was asked for ended cancelled; ``reason`` as it was given, or None."""
+
+    code = "job_cancelled"
+
+    def __init__(self, job_id: int, *, reason: str | None) -> None:
+        super().__init__(f"job {job_id} ended cancelled" + (f": {reason}" if reason else ""))
+        self.job_id = job_id
+        self.reason = reason
+
+
+class JobGone(FencerowError):
+    """There is no such job: it was purged, or never was, or the transaction that enqueues it is still open."""
+
+    code = "job_gone"
+    hint = "Ask within the time that its task keeps ended jobs, and after your own commit."
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"there is no job {job_id}")
+        self.job_id = job_id
+
+
+class ResultTimeout(FencerowError, TimeoutError):
+    """The job had not ended when the time to wait for its result was over; it goes on."""
+
+    code = "result_timeout"
+
+    def __init__(self, job_id: int, seconds: float) -> None:
+        super().__init__(f"job {job_id} has not ended within {seconds:g} s")
+        self.job_id = job_id
 
 
 class InvalidInput(FencerowError):

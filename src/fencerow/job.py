@@ -6,87 +6,41 @@ Everything here stops with ClaimLost as soon as this process may no longer act a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from fencerow import codec, limits
+from fencerow import codec, limits, theirs
+from fencerow.calling import called, finished
 from fencerow.clock import boottime
-from fencerow.errors import ClaimLost, InvalidValue, StoreError, UsageError
+from fencerow.errors import ClaimLost, InvalidValue, UsageError
+from fencerow.handle import Handle, Owner
+from fencerow.hold import Hold
+from fencerow.kept import Keeping, inside_step
 from fencerow.log import JobLog
 from fencerow.ops import jobs
-from fencerow.store.protocols import INFRASTRUCTURE, CommitWish, commit_job, refused, resolved
+from fencerow.store.protocols import INFRASTRUCTURE, CommitWish, commit_job, resolved
 from fencerow.store.stores import AsyncStore, SyncStore
 from fencerow.store.transaction import AsyncTransaction, SyncTransaction
-from fencerow.types import Answer, Claim
+from fencerow.types import NewJob
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 
-CHAIN_MAX = 5
-
-
-@dataclass(eq=False)
-class Hold:
-    """
-    What ties a job object to its claim, shared with the worker.
-
-    Attributes:
-        trusted: whether this process may act as owner now; local and free.
-        lost: why this attempt must stop, once it must: a refusing verdict, or ``untrusted``, ``timeout``,
-            ``cancel_requested``, ``shutdown``.
-        committed: True once ``job.commit()`` settled the job: the handler's outcome is no longer sent.
-        cancel_requested: True once somebody asked for the job to be cancelled.
-        trouble: the last failure of a statement or connection of Fencerow's own; it is not charged to the job.
-    """
-
-    claim: Claim
-    space_id: str
-    trusted: Callable[[], bool]
-    deadline: float | None = None
-    lost: str | None = None
-    committed: bool = False
-    cancel_requested: bool = False
-    trouble: BaseException | None = None
-    open_commits: list[CommitWish] = field(default_factory=list)
-
-    def check(self) -> None:
-        """Raise ClaimLost unless this process may act as owner now."""
-        claim = self.claim
-        if self.lost is None and not self.trusted():
-            self.lost = "untrusted"
-        if self.lost is not None:
-            raise ClaimLost(
-                f"the claim of job {claim.job_id} generation {claim.generation} is lost: {self.lost}",
-                verdict=self.lost,
-            )
-
-    def is_ours(self, error: BaseException | None) -> bool:
-        """Whether an exception, or what it was raised from, is a failure of Fencerow's own (I13)."""
-        for _ in range(CHAIN_MAX):
-            if error is None or self.trouble is None:
-                return False
-            if error is self.trouble:
-                return True
-            error = error.__cause__ or error.__context__
-        return False
-
-    def judge(self, answer: Answer) -> None:
-        """Take note of an answer to a write; raise ClaimLost when it was refused."""
-        if not answer.accepted:
-            self.lost = answer.verdict
-            raise refused(self.claim, answer)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Common:
     """The parts that need no I/O."""
 
-    __slots__ = ("_hold", "log")
+    __slots__ = ("_hold", "_kept", "_owner", "log")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, owner: Owner) -> None:
         self._hold = hold
+        self._kept: Keeping | None = None
+        self._owner = owner
         self.log = JobLog(hold.claim)
 
     @property
@@ -161,6 +115,12 @@ class _Common:
             ClaimLost: the lease may be over, the write of this attempt was refused, or the job was settled.
         """
         self._hold.check()
+
+    @property
+    def _keeping(self) -> Keeping:
+        if self._kept is None:
+            self._kept = Keeping(self._hold)
+        return self._kept
 
     def _progress(self, fraction: float, note: str | None) -> Any:
         if isinstance(fraction, bool) or not 0 <= fraction <= 1:
@@ -244,32 +204,84 @@ class AsyncJob(_Common):
 
     __slots__ = ("_store",)
 
-    def __init__(self, hold: Hold, store: AsyncStore) -> None:
-        super().__init__(hold)
+    def __init__(self, hold: Hold, store: AsyncStore, owner: Owner) -> None:
+        super().__init__(hold, owner)
         self._store = store
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
         """Store how far it is (0..1), with a note of at most 500 characters. Raises ClaimLost."""
-        try:
+        with self._hold.noting():
             answer = await self._store.follow(resolved(self._progress(fraction, note)))
-        except StoreError as error:
-            self._hold.trouble = error if isinstance(error, INFRASTRUCTURE) else None
-            raise
         self._hold.judge(answer)
 
+    @overload
+    async def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
+    async def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """
+        Call a function once for the whole job: its result is kept before the handler goes on, and a later attempt, also
+        after a redrive, gets that result instead. What it raises is not kept.
+
+        The value comes back as its JSON form, read by the function's return annotation, also the first time. A sync
+        function runs in a thread. Steps are known by their order, name and function; begin them in the same order always.
+
+        Raises:
+            ClaimLost: this process may no longer act; if the function had run, its result was not kept.
+            StepMismatch: an earlier attempt kept something else there; ends the job failed.
+            InvalidPayload, PayloadTooLarge: the result cannot be kept (64 KiB at most); ends the job failed.
+        """
+        step = self._keeping.begin(name, function)
+        with self._hold.noting():
+            kept = await self._store.follow(self._keeping.find(step))
+        if kept is not None:
+            return step.returned.decode(kept)
+        self._hold.check()
+        with inside_step():
+            value = await called(function, *args, **kwargs)
+        with self._hold.noting():
+            return await finished(self._store.follow(self._keeping.keep(step, value)))
+
+    async def enqueue_child(self, job: NewJob) -> Handle[Any]:
+        """
+        Enqueue a job made by ``task.bind(…)`` under this job's fence, its parent: at most once over all attempts.
+
+        Unless it has an idempotency key, it gets one of this job's key, its task, its payload, and a count of identical
+        children: a later attempt that enqueues the same children gets the same handles.
+
+        Raises:
+            ClaimLost: nothing was enqueued.  Duplicate, IdempotencyConflict: a key is held.
+        """
+        child = self._keeping.child(job, self.idempotency_key)
+        with self._hold.noting():
+            answer = await self._store.follow(self._keeping.start(child))
+        return Handle(answer.id, answer.created, self._owner)
+
     @asynccontextmanager
-    async def commit(self) -> AsyncIterator[AsyncCommit]:
+    async def commit(self, connection: AsyncConnection[Any] | None = None) -> AsyncIterator[AsyncCommit]:
         """
         Your change and "done" in one transaction: both commit, or neither does.
 
         The ticket is locked at entry and settled as the last statement before COMMIT, on a READ COMMITTED connection of
         its own. What the handler does or raises after the block changes nothing: the job is done.
 
+        Args:
+            connection: your psycopg connection, in a READ COMMITTED transaction that you begin before the block and
+                commit after it, before the handler returns: the job is done if you do. A refusal raises at entry or at
+                the end of the block, so that your transaction rolls back.
+
         Raises:
             ClaimLost: the claim was lost; nothing of the block remains.
             CommitUncertain: COMMIT was sent and its effect could not be learnt.
+            UsageError, NotReadCommitted: your connection or its transaction does not fit.
         """
         wish = self._begin_commit()
+        if connection is not None:
+            async with theirs.ablock(self._hold, self._store, wish, connection):
+                yield AsyncCommit(wish, connection)
+            return
         transaction = AsyncTransaction(self._store, commit_job(wish))
         in_block = False
         try:
@@ -295,23 +307,44 @@ class Job(_Common):
 
     __slots__ = ("_store",)
 
-    def __init__(self, hold: Hold, store: SyncStore) -> None:
-        super().__init__(hold)
+    def __init__(self, hold: Hold, store: SyncStore, owner: Owner) -> None:
+        super().__init__(hold, owner)
         self._store = store
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """As AsyncJob.progress."""
-        try:
+        with self._hold.noting():
             answer = self._store.follow(resolved(self._progress(fraction, note)))
-        except StoreError as error:
-            self._hold.trouble = error if isinstance(error, INFRASTRUCTURE) else None
-            raise
         self._hold.judge(answer)
 
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As AsyncJob.step; the function is sync and runs in this thread."""
+        step = self._keeping.begin(name, function)
+        with self._hold.noting():
+            kept = self._store.follow(self._keeping.find(step))
+        if kept is not None:
+            return step.returned.decode(kept)  # type: ignore[no-any-return]
+        self._hold.check()
+        with inside_step():
+            value = function(*args, **kwargs)
+        with self._hold.noting():
+            return self._store.follow(self._keeping.keep(step, value))  # type: ignore[no-any-return]
+
+    def enqueue_child(self, job: NewJob) -> Handle[Any]:
+        """As AsyncJob.enqueue_child."""
+        child = self._keeping.child(job, self.idempotency_key)
+        with self._hold.noting():
+            answer = self._store.follow(self._keeping.start(child))
+        return Handle(answer.id, answer.created, self._owner)
+
     @contextmanager
-    def commit(self) -> Iterator[Commit]:
+    def commit(self, connection: Connection[Any] | None = None) -> Iterator[Commit]:
         """As AsyncJob.commit."""
         wish = self._begin_commit()
+        if connection is not None:
+            with theirs.block(self._hold, self._store, wish, connection):
+                yield Commit(wish, connection)
+            return
         transaction = SyncTransaction(self._store, commit_job(wish))
         in_block = False
         try:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Literal
 
 from fencerow import limits
-from fencerow.errors import InvalidInput, InvalidPayload, Unavailable, UnknownTask
+from fencerow.errors import InvalidInput, InvalidPayload, StepMismatch, Unavailable, UnknownTask
 from fencerow.types import FailureKind, Seconds, TaskPolicy
 
 EXPONENT_MAX = 40
@@ -69,9 +69,9 @@ def decide(
     What to settle when a handler raised *error* in its *attempt* (from 1).
 
     The class nearest to the error in its method resolution order decides: a class in *fail_on* fails, one in *retry_on*
-    retries, InvalidInput, InvalidPayload fail as ``invalid``, Unavailable and UnknownTask retry as ``unavailable``. All
-    else is retried. An exception group is judged by what it holds: one failing member fails it, and it is unavailable
-    when all of them are.
+    retries, InvalidInput, InvalidPayload, StepMismatch fail as ``invalid``, Unavailable and UnknownTask retry as
+    ``unavailable``. All else is retried. An exception group is judged by what it holds: one failing member fails it, and
+    it is unavailable when all of them are.
     """
     verb, kind = _judge(error, retry_on, fail_on)
     delay = 0.0
@@ -103,7 +103,7 @@ def _judge_class(error: BaseException, retry_on: ErrorClasses, fail_on: ErrorCla
             return ("fail", "failed")
         if kind in retry_on:
             return ("retry", "failed")
-        if kind in (InvalidInput, InvalidPayload):
+        if kind in (InvalidInput, InvalidPayload, StepMismatch):
             return ("fail", "invalid")
         if kind in (Unavailable, UnknownTask):
             return ("retry", "unavailable")

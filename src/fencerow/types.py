@@ -98,6 +98,25 @@ class Answer(NamedTuple):
         return self.verdict in ("accepted", "already")
 
 
+class KeptStep(NamedTuple):
+    """A step that an earlier attempt kept: ``place`` from 1, ``code`` the function that made it, ``result`` JSON text."""
+
+    place: int
+    name: str
+    code: str
+    result: str
+
+
+class End(NamedTuple):
+    """How a job ended; ``outcome`` None while it lives. ``result`` JSON text, ``kind`` of its last attempt if it failed."""
+
+    task: str
+    outcome: Literal["done", "failed", "cancelled"] | None
+    result: str | None
+    error: str | None
+    kind: str | None
+
+
 class Renewal(NamedTuple):
     """Answer to a renewal: seconds left, jobs asked to cancel, and all tickets (job → generation) if they differ."""
 

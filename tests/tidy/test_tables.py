@@ -31,6 +31,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
         "delete": {"jobs/purge", "jobs/redrive"},
     },
     "attempt": {"insert": {"rules/end_attempts"}, "delete": {"jobs/purge"}},
+    "step": {"insert": {"jobs/keep_step"}, "delete": {"jobs/purge"}},
     "refusal": {"insert": {"rules/refuse"}, "delete": {"jobs/purge"}},
     "lease": {
         "insert": {"workers/open_lease"},

@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 from fencerow import limits
 from fencerow.app.batch import Batch, Chunk, in_one_transaction
 from fencerow.app.caller import asend_on, check_connection, send_on
+from fencerow.app.hosting import Hosting
+from fencerow.app.results import Waiting, refuse_in_loop
 from fencerow.config import DSN_VARIABLE, check_dsn, embedded_name, redact
 from fencerow.errors import ConfigError, DuplicateTask, InvalidName, InvalidValue, NotInstalled, UsageError
 from fencerow.handle import Handle
@@ -37,7 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class App:
+class App(Hosting, Waiting):
     """
     One space of jobs and the tasks that they name. Making one connects to nothing.
 
@@ -167,7 +169,7 @@ class App:
             DuplicateInBatch: a key appears again with other work; nothing was enqueued.
             See Task.enqueue for the others.
         """
-        _refuse_in_loop("enqueue", "aenqueue")
+        refuse_in_loop("enqueue", "aenqueue")
         if connection is not None:
             check_connection(connection, wanted="Connection")
         batch = Batch()
@@ -195,11 +197,11 @@ class App:
         if connection is not None:
             await asend_on(connection, batch, first, rest, self.schema)
         elif rest is None:
-            store = await self._ready()
+            store = await self.ready()
             batch.take(first, await store.follow(resolved(job_ops.enqueue(first.jobs))))
         else:
             transaction = AsyncTransaction(
-                await self._ready(), in_one_transaction(batch, chain([first], rest))
+                await self.ready(), in_one_transaction(batch, chain([first], rest))
             )
             await transaction.open()
             await transaction.close(None)
@@ -210,7 +212,7 @@ class App:
         Cancel a job: ``cancelled``, ``requested`` (it runs and is asked to stop), the state it ended in before, or
         ``unknown``.
         """
-        _refuse_in_loop("cancel", "acancel")
+        refuse_in_loop("cancel", "acancel")
         return self.store().follow(
             resolved(job_ops.cancel(options.check_job_id(job_id), reason=_reason(reason)))
         )
@@ -218,16 +220,16 @@ class App:
     async def acancel(self, job_id: int, *, reason: str | None = None) -> str:
         """As cancel, in an event loop."""
         operation = job_ops.cancel(options.check_job_id(job_id), reason=_reason(reason))
-        return await (await self._ready()).follow(resolved(operation))
+        return await (await self.ready()).follow(resolved(operation))
 
     def redrive(self, job_id: int) -> str:
         """A failed job back to ``ready`` with a fresh budget; else the state it is in, or ``unknown``."""
-        _refuse_in_loop("redrive", "aredrive")
+        refuse_in_loop("redrive", "aredrive")
         return self.store().run(job_ops.redrive(options.check_job_id(job_id)))
 
     async def aredrive(self, job_id: int) -> str:
         """As redrive, in an event loop."""
-        return await (await self._ready()).run(job_ops.redrive(options.check_job_id(job_id)))
+        return await (await self.ready()).run(job_ops.redrive(options.check_job_id(job_id)))
 
     def migrate(self) -> Report:
         """Bring the space to this release's schema; what was done. Raises MigrationFailed."""
@@ -275,7 +277,8 @@ class App:
                 store = self._astores[loop] = AsyncStore(self.target())
         return store
 
-    async def _ready(self) -> AsyncStore:
+    async def ready(self) -> AsyncStore:
+        """As astore, when the embedded server, if that is meant, has started."""
         if self._server is None and embedded_name(self.dsn) is not None:
             await asyncio.to_thread(self._located)  # a start may take seconds
         return self.astore()
@@ -358,14 +361,3 @@ def _checked_schema(schema: object) -> str:
 
 def _reason(reason: str | None) -> str | None:
     return None if reason is None else sanitise(str(reason), limits.REASON_CHARACTERS_MAX)
-
-
-def _refuse_in_loop(name: str, instead: str) -> None:
-    # Even with a sync connection of the caller's: the wait for its answer would stop every other coroutine of the loop.
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise UsageError(
-        f"{name}() would block the event loop that runs in this thread", hint=f"Await {instead}()."
-    )

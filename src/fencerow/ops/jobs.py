@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from fencerow.ops.base import Op, Row, int_array, nothing, scalar
-from fencerow.types import Answer, Claim, Enqueued, Lost, NewJob, Settlement, Unique
+from fencerow.types import Answer, Claim, End, Enqueued, KeptStep, Lost, NewJob, Settlement, Unique
 
 
 def _given(values: list[Any]) -> list[Any] | None:
@@ -34,14 +34,17 @@ def _text(values: Iterable[Any]) -> list[str | None]:
     return [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
 
 
-def enqueue(jobs: Sequence[NewJob]) -> Op[list[Enqueued]]:
-    """
-    Enqueue jobs in one statement; the answers are aligned with them.
+_ARRAYS = (
+    "%s::text[], %s::text[]::jsonb[], %s::text[], %s::int[], "
+    "%s::timestamptz[], %s::interval[], %s::int[], %s::interval[], %s::text[], %s::text[]::jsonb[], "
+    "%s::text[]::jsonb[], %s::text[], %s::text[], %s::text[], %s::interval[], %s::text[]"
+)
+"""Placeholders for what _arrays() gives, in the order of enqueue_many()."""
 
-    It may be sent again after a lost reply only if every job has an idempotency key.
-    """
+
+def _arrays(jobs: Sequence[NewJob]) -> list[Any]:
     unique = [_unique(job.unique) for job in jobs]
-    params = [
+    return [
         [job.task for job in jobs],
         [job.payload for job in jobs],
         _given([job.queue for job in jobs]),
@@ -56,14 +59,32 @@ def enqueue(jobs: Sequence[NewJob]) -> Op[list[Enqueued]]:
         _given([job.idempotency_key for job in jobs]),
         *(_given([entry[part] for entry in unique]) for part in range(4)),
     ]
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Op[list[Enqueued]]:
+    """
+    Enqueue jobs in one statement; the answers are aligned with them.
+
+    It may be sent again after a lost reply only if every job has an idempotency key.
+    """
     return Op(
         "enqueue",
-        "SELECT id, created FROM fencerow.enqueue_many(%s::text[], %s::text[]::jsonb[], %s::text[], %s::int[], "
-        "%s::timestamptz[], %s::interval[], %s::int[], %s::interval[], %s::text[], %s::text[]::jsonb[], "
-        "%s::text[]::jsonb[], %s::text[], %s::text[], %s::text[], %s::interval[], %s::text[])",
-        params,
+        f"SELECT id, created FROM fencerow.enqueue_many({_ARRAYS})",
+        _arrays(jobs),
         lambda rows: [Enqueued(*row) for row in rows],
         again=all(job.idempotency_key is not None for job in jobs),
+    )
+
+
+def enqueue_child(claim: Claim, job: NewJob) -> Op[tuple[Answer, Enqueued | None]]:
+    """Enqueue a job as a child of the claimed one, under its fence; no child when the answer is a refusal."""
+    return Op(
+        "enqueue_child",
+        "SELECT job_id, generation, verdict, current, state, lease_until, owner, id, created "
+        f"FROM fencerow.enqueue_child(%s, %s, %s, {_ARRAYS})",
+        [claim.lease, claim.job_id, claim.generation, *_arrays([job])],
+        lambda rows: (Answer(*rows[0][:7]), None if rows[0][7] is None else Enqueued(*rows[0][7:])),
+        again=job.idempotency_key is not None,
     )
 
 
@@ -177,6 +198,38 @@ def progress(claim: Claim, fraction: float, note: str | None) -> Op[Answer]:
         "SELECT * FROM fencerow.progress(%s, %s, %s, %s::real, %s)",
         (claim.lease, claim.job_id, claim.generation, fraction, note),
         lambda rows: Answer(*rows[0]),
+    )
+
+
+def keep_step(claim: Claim, place: int, name: str, code: str, result: str) -> Op[Answer]:
+    """Keep the result of a step (JSON text) for later attempts; raises StepMismatch when another step is kept there."""
+    return Op(
+        "keep_step",
+        "SELECT * FROM fencerow.keep_step(%s, %s, %s, %s, %s, %s, %s)",
+        (claim.lease, claim.job_id, claim.generation, place, name, code, result),
+        lambda rows: Answer(*rows[0]),
+    )
+
+
+def kept_steps(job_id: int, *, after: int, limit: int) -> Op[list[KeptStep]]:
+    """Steps that earlier attempts kept, in their order, above a place."""
+    return Op(
+        "kept_steps",
+        "SELECT place, name, code, result FROM fencerow.kept_steps(%s, %s, %s)",
+        (job_id, after, limit),
+        lambda rows: [KeptStep(*row) for row in rows],
+        writes=False,
+    )
+
+
+def how_ended(job_id: int) -> Op[End | None]:
+    """How a job ended; outcome None while it lives, None when there is no such job."""
+    return Op(
+        "how_ended",
+        "SELECT task, outcome, result, error, kind FROM fencerow.how_ended(%s)",
+        (job_id,),
+        lambda rows: End(*rows[0]) if rows else None,
+        writes=False,
     )
 
 

@@ -104,6 +104,16 @@ def _ask_again(op: Op[T], uncertain: CommitUncertain) -> Protocol[T]:
     raise CommitUncertain(f"{op.name}: still undecided after {RESOLVE_TRIES} tries") from uncertain
 
 
+def ask_until_decided(op: Op[T]) -> Protocol[T]:
+    """Ask while an open transaction holds the answer back or the database is away. Raises the last error of RESOLVE_TRIES."""
+    for pause in range(RESOLVE_TRIES):
+        try:
+            return (yield op)  # type: ignore[no-any-return]
+        except MAY_PASS:
+            yield Pause(RESOLVE_PAUSE_SECONDS[min(pause, len(RESOLVE_PAUSE_SECONDS) - 1)])
+    return (yield op)  # type: ignore[no-any-return]
+
+
 def refused(claim: Claim, answer: Answer) -> ClaimLost:
     """The error for a refusing answer."""
     return ClaimLost(

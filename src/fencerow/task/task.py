@@ -25,6 +25,7 @@ from fencerow import codec, limits
 from fencerow.errors import ConfigError, UsageError
 from fencerow.handle import Handle
 from fencerow.policy import ErrorClasses
+from fencerow.returns import Returned
 from fencerow.task import options
 from fencerow.task.options import NONE, UNSET, Options, Unset
 from fencerow.task.signature import Call, Signature, job_parameter
@@ -109,6 +110,7 @@ class Task(Generic[P, R]):
             raise ConfigError(f"task {self.name}: a handler that is {kind} takes {fitting}, not {job}")
         self.takes_job = job is not None
         self._signature = Signature(function, task=self.name, takes_job=self.takes_job)
+        self._returned: Returned | None = None
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,6 +143,17 @@ class Task(Generic[P, R]):
             InvalidPayload, PayloadTooLarge: it cannot be stored.
         """
         return codec.encode(value, limit=limits.RESULT_BYTES_MAX, what="result", loose=True)
+
+    def load_result(self, text: str) -> R:
+        """
+        What the handler returned, from the JSON text that is kept, as its return annotation says.
+
+        Raises:
+            InvalidPayload: it does not fit the annotation.  ConfigError: the annotation cannot be read from JSON.
+        """
+        if self._returned is None:
+            self._returned = Returned(self.function, f"task {self.name}")
+        return cast("R", self._returned.decode(text))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """

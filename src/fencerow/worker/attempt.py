@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from fencerow.job import Hold
+from fencerow.hold import Hold
 from fencerow.log import JobLog
 from fencerow.task import Task
 from fencerow.types import Claim, Settlement

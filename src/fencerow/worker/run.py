@@ -18,11 +18,12 @@ from fencerow import limits, policy
 from fencerow.app import App
 from fencerow.clock import boottime
 from fencerow.errors import InvalidPayload, UnknownTask
-from fencerow.job import AsyncJob, Hold, Job
+from fencerow.hold import Hold
 from fencerow.store.stores import AsyncStore
 from fencerow.task import Task
 from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze, TaskPolicy
 from fencerow.worker.attempt import Attempt, Stop
+from fencerow.worker.call import in_thread, on_loop
 from fencerow.worker.claim import Lane
 from fencerow.worker.keep import Lease
 from fencerow.worker.settle import Settler
@@ -148,18 +149,14 @@ class Runner:
             raise UnknownTask(
                 f"this worker knows no task {claim.task!r}", hint="Start a worker whose app has it."
             )
-        args, kwargs = task.load(claim.payload)
         if task.is_async:
-            if task.takes_job:
-                args = [AsyncJob(attempt.hold, self._store), *args]
-            value = await task.function(*args, **kwargs)
+            value = await on_loop(self._app, task, attempt.hold, self._store)
         else:
-            if task.takes_job:
-                args = [Job(attempt.hold, self._app.store()), *args]
+            store = self._app.store()
             attempt.in_thread = True
             call = contextvars.copy_context().run
             value, raised = await asyncio.get_running_loop().run_in_executor(
-                self._threads, call, _called, task.function, args, kwargs
+                self._threads, call, _called, in_thread, (self._app, task, attempt.hold, store), {}
             )
             if raised is not None:
                 raise raised

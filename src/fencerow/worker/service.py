@@ -84,6 +84,7 @@ class Service:
         self.isolation = Isolation(settings, self.name)
         self.runner: Runner | None = None
         self.reconciler: Reconciler | None = None
+        self.started = asyncio.Event()
         self.stopping = asyncio.Event()
         self.error: FencerowError | None = None
         self._hurry = asyncio.Event()
@@ -94,14 +95,15 @@ class Service:
         self._claiming = asyncio.Lock()
         self._dozing: dict[Lane, int] = {}
 
-    async def run(self) -> int:
-        """Work until told to stop; the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    async def run(self, *, signals: bool = True) -> int:
+        """Work until told to stop, by a signal unless the process is somebody else's; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signals else ():
             asyncio.get_running_loop().add_signal_handler(number, self.request_stop)
         try:
             space = await self._introduce()
             if space is not None:
                 self._start(space)
+                self.started.set()
                 await self.stopping.wait()
                 await self._stop()
         finally:

@@ -40,6 +40,8 @@ class Isolation:
         """There are suspects in these queues."""
         if self._stopped or self._starting is not None or len(self._children) >= self._settings.concurrency:
             return
+        if not self._settings.app_ref:
+            return  # another process could not import this app
         self._starting = asyncio.create_task(self._start(tuple(queues)))
         self._starting.add_done_callback(self._started)
 

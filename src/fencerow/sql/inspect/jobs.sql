@@ -31,7 +31,8 @@ SELECT
   e.error,
   j.tags,
   j.idempotency_key,
-  j.unique_key
+  j.unique_key,
+  j.parent_id
 FROM fencerow.job AS j
 LEFT JOIN fencerow.task AS t ON t.name = j.task
 LEFT JOIN fencerow.ended AS e ON e.job_id = j.id

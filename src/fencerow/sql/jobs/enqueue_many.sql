@@ -5,7 +5,7 @@
 --          key order: waits for an undecided transaction with the same key, at most lock_timeout (55P03)
 -- params:  arrays of one length, or NULL for "none given"; run_ats in absolute time or run_ins from now (database clock);
 --          tags: JSON arrays; unique_untils: finished, started or time (then unique_fors); on_conflicts: existing,
---          replace, extend or raise
+--          replace, extend or raise; parent: the job whose handler enqueues them
 -- returns: one row per input, in their order: job id, and whether this call created it
 -- plan:    inserts; task_pkey per row only when queue or priority is left to the task
 CREATE OR REPLACE FUNCTION fencerow.enqueue_many(
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION fencerow.enqueue_many(
   run_ats timestamptz[] DEFAULT NULL, run_ins interval[] DEFAULT NULL, max_attempts integer[] DEFAULT NULL,
   timeouts interval[] DEFAULT NULL, on_losts text[] DEFAULT NULL, tags jsonb[] DEFAULT NULL, headers jsonb[] DEFAULT NULL,
   idempotency_keys text[] DEFAULT NULL, unique_keys text[] DEFAULT NULL, unique_untils text[] DEFAULT NULL,
-  unique_fors interval[] DEFAULT NULL, on_conflicts text[] DEFAULT NULL
+  unique_fors interval[] DEFAULT NULL, on_conflicts text[] DEFAULT NULL, parent bigint DEFAULT NULL
 ) RETURNS TABLE (id bigint, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -75,10 +75,10 @@ BEGIN
     WHERE u.new IS NOT FALSE
   ), written AS (
     INSERT INTO fencerow.job (id, created_at, run_at, priority, max_attempts, queue, task, payload, timeout, on_lost, tags,
-                              headers, idempotency_key, unique_key, unique_until)
+                              headers, idempotency_key, unique_key, unique_until, parent_id)
     SELECT a.job_id, v_at, a.run_at, a.priority, a.attempts, a.queue, a.task, a.payload, a.timeout, a.on_lost,
            CASE WHEN a.tags IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(a.tags)) END,
-           a.headers, a.idempotency_key, a.unique_key, a.unique_until
+           a.headers, a.idempotency_key, a.unique_key, a.unique_until, parent
     FROM asked AS a
   ), soon AS (
     INSERT INTO fencerow.ready (since, job_id, generation, priority, attempt, queue, key_until)

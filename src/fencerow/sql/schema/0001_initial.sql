@@ -43,9 +43,10 @@ CREATE TABLE fencerow.job (
   headers         jsonb CHECK (jsonb_typeof(headers) = 'object' AND pg_column_size(headers) <= 65536),
   idempotency_key text COLLATE "C" CHECK (length(idempotency_key) BETWEEN 1 AND 200),
   unique_key      text COLLATE "C" CHECK (length(unique_key) BETWEEN 1 AND 200),
-  unique_until    text CHECK (unique_until IN ('finished', 'started', 'time'))
+  unique_until    text CHECK (unique_until IN ('finished', 'started', 'time')),
+  parent_id       bigint
 );
-COMMENT ON TABLE fencerow.job IS 'What was asked: written once. NULL in max_attempts, timeout, on_lost means: as its task says.';
+COMMENT ON TABLE fencerow.job IS 'What was asked: written once. NULL in max_attempts, timeout, on_lost means: as its task says. parent_id: the job whose handler enqueued it.';
 
 CREATE TABLE fencerow.ready (
   since      timestamptz NOT NULL,
@@ -132,6 +133,19 @@ CREATE TABLE fencerow.attempt (
   PRIMARY KEY (job_id, generation)
 );
 COMMENT ON TABLE fencerow.attempt IS 'One row per attempt that did not complete; its primary key lets one settlement in per job and generation.';
+
+CREATE TABLE fencerow.step (
+  job_id     bigint NOT NULL,
+  name       text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
+  place      smallint NOT NULL CHECK (place BETWEEN 1 AND 1000),
+  generation integer NOT NULL,
+  kept_at    timestamptz NOT NULL,
+  code       text NOT NULL CHECK (length(code) BETWEEN 1 AND 500),
+  result     text NOT NULL CHECK (octet_length(result) <= 65536),
+  PRIMARY KEY (job_id, name),
+  UNIQUE (job_id, place)
+);
+COMMENT ON TABLE fencerow.step IS 'Results that handlers keep across attempts, as the JSON text that was given: a body made from one is the same, byte by byte, in every attempt.';
 
 CREATE TABLE fencerow.refusal (
   id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
