@@ -21,8 +21,8 @@ from bench.peers.environment import NotInstalled, Unavailable, prepare
 from bench.peers.scenario import Played, Unplayable, play
 from fencerow.server import Cluster
 
-# Whether a write is accepted does not depend on the disk.
-SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "100"}
+# Whether a write is accepted does not depend on the disk. The log shows what a worker sent.
+SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "100", "log_statement": "all"}
 
 
 def main() -> int:
@@ -76,7 +76,11 @@ def _play_all(
         print(f"{peer.name} …", file=sys.stderr)
         try:
             command, environment = prepare(peer, environments / peer.name)
-            played.append(play(peer, command, environment, cluster=cluster, folder=meeting))
+            played.append(
+                play(
+                    peer, command, {**environment, **dict(peer.environment)}, cluster=cluster, folder=meeting
+                )
+            )
         except Unavailable as error:
             skipped[peer.name] = str(error)
         except (NotInstalled, Unplayable) as error:

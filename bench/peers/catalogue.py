@@ -15,6 +15,13 @@ Ecosystem = Literal["pypi", "npm", "here"]
 # The Node peers need 22; npm carries the program itself, so nothing is asked of the machine but npm.
 NODE = "node@22.23.3"
 
+PG_BOSS_SENT = r'"by": ?"A"'
+PG_BOSS_STATE = """
+    SELECT state = 'active', state = 'completed',
+           format('state %s, retries %s of %s, output %s', state, retry_count, retry_limit,
+                  coalesce(output->>'message', output->'value'->>'message', 'of ' || (output->>'by'), 'none'))
+    FROM pgboss.job WHERE name = 'stale'"""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -26,9 +33,12 @@ class Peer:
         program: the file in ``adapters`` that speaks the peer's own interface.
         recovery: how its own recovery gives the job back, and which setting was shortened.
         source: where its documentation or its package says so.
+        sent: a regular expression for the report of success in the server's log, so that a write that was refused is
+            told from one that was never tried.
         calls_recovery: recovery is a call that the peer's documentation tells users to make.
         age: a statement that makes a lock look as old as the peer requires, where no setting shortens it.
         python: the oldest Python that runs it.
+        environment: variables for its adapter.
     """
 
     name: str
@@ -38,10 +48,12 @@ class Peer:
     program: str
     recovery: str
     source: str
+    sent: str
     state: str
     calls_recovery: bool = False
     age: str = ""
     python: tuple[int, int] = (3, 11)
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 PEERS: tuple[Peer, ...] = (
@@ -53,6 +65,7 @@ PEERS: tuple[Peer, ...] = (
         program="on_fencerow.py",
         recovery="`fencerow worker --lease 2s`; any live worker's sweep takes back what is past its lease",
         source="docs/state-machine.md (`expire`)",
+        sent=r"fencerow\.complete\(",
         state="""
             SELECT j.state = 'running', j.state = 'done',
                    format('%s, generation %s, attempt %s', j.state, j.generation, j.attempt)
@@ -70,6 +83,7 @@ PEERS: tuple[Peer, ...] = (
         recovery="the documented recipe get_stalled_jobs(seconds_since_heartbeat=1) + retry_job(); workers with "
         "update_heartbeat_interval=0.3, stalled_worker_timeout=1",
         source="procrastinate: docs/howto/production/retry_stalled_jobs.md",
+        sent=r"procrastinate_finish_job",
         calls_recovery=True,
         state="""
             SELECT status = 'doing', status = 'succeeded',
@@ -84,6 +98,7 @@ PEERS: tuple[Peer, ...] = (
         program="on_pgqueuer.py",
         recovery="QueueManager.run(heartbeat_timeout=1 s): a dequeue picks what has no fresh heartbeat",
         source="pgqueuer: docs/guides/heartbeat.md",
+        sent=r"successful",
         state="""
             SELECT EXISTS (SELECT FROM pgqueuer WHERE status = 'picked'),
                    NOT EXISTS (SELECT FROM pgqueuer)
@@ -99,6 +114,7 @@ PEERS: tuple[Peer, ...] = (
         program="on_chancy.py",
         recovery="plugin Recovery(poll_interval=1), Worker(heartbeat_poll_interval=1, heartbeat_timeout=2)",
         source="chancy: docs/design.rst, docs/chancy.plugins.recovery.rst",
+        sent=r"\$1 = 'succeeded'",
         state="""
             SELECT state = 'running', state = 'succeeded',
                    format('state %s, attempts %s of %s, errors %s', state, attempts, max_attempts,
@@ -113,6 +129,7 @@ PEERS: tuple[Peer, ...] = (
         program="on_absurd.py",
         recovery="worker A with claim_timeout=1 s; the next claim_task() fails expired runs and starts new ones",
         source="absurd: docs/concepts.md, docs/sdks/python.md (claim_timeout)",
+        sent=r"absurd\.complete_run\(",
         state="""
             SELECT EXISTS (SELECT FROM absurd.r_stale WHERE state = 'running'), t.state = 'completed',
                    format('task %s, runs: %s', t.state,
@@ -125,13 +142,22 @@ PEERS: tuple[Peer, ...] = (
         ecosystem="npm",
         packages=(NODE, "pg-boss@12.38.0"),
         program="on_pgboss.cjs",
-        recovery="queue with expireInSeconds 4; superviseIntervalSeconds 1, monitorIntervalSeconds 1",
+        recovery="work(); queue with expireInSeconds 4; superviseIntervalSeconds 1, monitorIntervalSeconds 1",
         source="pg-boss: docs/api/queues.md (expireInSeconds), docs/api/constructor.md (superviseIntervalSeconds)",
-        state="""
-            SELECT state = 'active', state = 'completed',
-                   format('state %s, retries %s of %s, output %s', state, retry_count, retry_limit,
-                          coalesce(output::text, 'none'))
-            FROM pgboss.job WHERE name = 'stale'""",
+        sent=PG_BOSS_SENT,
+        state=PG_BOSS_STATE,
+    ),
+    Peer(
+        name="pg-boss-by-id",
+        version="12.38.0",
+        ecosystem="npm",
+        packages=(NODE, "pg-boss@12.38.0"),
+        program="on_pgboss.cjs",
+        recovery="fetch() and complete(queue, id); queue and intervals as for pg-boss",
+        source="pg-boss: docs/api/jobs.md (fetch, complete)",
+        sent=PG_BOSS_SENT,
+        state=PG_BOSS_STATE,
+        environment=(("PEER_BY_ID", "1"),),
     ),
     Peer(
         name="graphile-worker",
@@ -142,6 +168,7 @@ PEERS: tuple[Peer, ...] = (
         recovery="minResetLockedInterval and maxResetLockedInterval 500 ms; its 4 hours have no setting, so the lock "
         "is dated back by 5 hours instead of waiting",
         source="graphile-worker: website/docs/config.md (minResetLockedInterval), website/docs/error-handling.md",
+        sent=r'delete from "graphile_worker"\._private_jobs',
         age="UPDATE graphile_worker._private_jobs SET locked_at = locked_at - interval '5 hours'",
         state="""
             SELECT EXISTS (SELECT FROM graphile_worker._private_jobs WHERE locked_by IS NOT NULL),
@@ -159,6 +186,7 @@ PEERS: tuple[Peer, ...] = (
         program="on_oban.py",
         recovery='Oban(lifeline={"interval": 1, "rescue_after": 8}) in B, which alone leads (leadership=False in A)',
         source="oban 0.7.0: oban/_lifeline.py, oban/queries/rescue_jobs.sql (the docstring of Oban names interval only)",
+        sent=r"\$1 = 'completed'",
         python=(3, 12),
         state="""
             SELECT state = 'executing', state = 'completed',

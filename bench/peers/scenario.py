@@ -3,13 +3,15 @@ The scenario, the same for all: A claims the job and is frozen in its handler; t
 B; A is thawed, its handler returns, and A stops in good order. Did A's success get in while B was at work?
 
 Workers are real processes in groups of their own. They meet us in a folder: ``A.started``, ``A.go``, ``A.returning``.
-B's handler then fails, to show what is left of the outcome of the one who held the job.
+B's handler then fails, to show what is left of the outcome of the one who held the job. The server logs every statement:
+what A sent while B was at work is read there.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -167,12 +169,16 @@ def play(
             both = theirs.record()
             if both.done or not both.held:
                 raise Unplayable(f"B runs the job, and the record says: {both.words}")
+            logged = cluster.log.stat().st_size
             theirs.tell("A.go")
             os.killpg(first.pid, signal.SIGCONT)
             _await(
                 lambda: theirs.said("A.returning") or first.poll() is not None, "A did not wake up", theirs
             )
             _stop(first)
+            with cluster.log.open("rb") as log:
+                log.seek(logged)
+                sent = re.search(peer.sent, log.read().decode(errors="replace")) is not None
             after_a = theirs.record()
             if theirs.said("B.returning") or second.poll() is not None:
                 raise Unplayable("B did not stay at work")
@@ -183,7 +189,7 @@ def play(
     return Played(
         peer.name,
         version,
-        _result(after_a),
+        _result(after_a, sent=sent),
         both.words,
         after_a.words,
         after_b.words,
@@ -192,10 +198,13 @@ def play(
     )
 
 
-def _result(record: _Record) -> str:
+def _result(record: _Record, *, sent: bool) -> str:
+    """ "not sent" is a worker that noticed by itself; "disturbed" a run of B that was ended, and not by a success."""
     if record.done:
         return "accepted"
-    return "refused" if record.held else "disturbed"
+    if not record.held:
+        return "disturbed"
+    return "refused" if sent else "not sent"
 
 
 def _await(holds: Callable[[], bool], otherwise: str, theirs: _Play) -> None:

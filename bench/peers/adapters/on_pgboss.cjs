@@ -1,33 +1,40 @@
-// pg-boss 12: send, fetch, complete and fail, its interface for workers that hold a job by themselves.
+// pg-boss 12, in both ways to run jobs: work(), and fetch() with complete() by plain id (PEER_BY_ID=1).
 const { setTimeout: pause } = require('node:timers/promises')
 const { PgBoss } = require('pg-boss')
 const meeting = require('./meeting.cjs')
 
 const QUEUE = 'stale'
 
-async function work (boss) {
-  let jobs = []
-  while (jobs.length === 0) {
-    jobs = await boss.fetch(QUEUE)
-    if (jobs.length === 0) await pause(100)
+function untilTold () {
+  return new Promise((resolve) => process.once('SIGTERM', resolve))
+}
+
+async function fetchOne (boss) {
+  for (;;) {
+    const [job] = await boss.fetch(QUEUE)
+    if (job) return job
+    await pause(100)
   }
+}
+
+async function byId (boss) {
+  const job = await fetchOne(boss)
   try {
     const by = await meeting.handle()
-    await boss.complete(QUEUE, jobs[0].id, { by })
+    await boss.complete(QUEUE, job.id, { by })
   } catch (error) {
-    await boss.fail(QUEUE, jobs[0].id, { message: error.message })
+    await boss.fail(QUEUE, job.id, { message: error.message })
   }
 }
 
 async function main () {
   // Only B's process supervises, as any live instance does.
-  const supervise = process.env.PEER_WHO === 'B'
   const boss = new PgBoss({
     host: process.env.PGHOST,
     user: process.env.PGUSER,
     database: process.env.PGDATABASE,
     schedule: false,
-    supervise,
+    supervise: process.env.PEER_WHO === 'B',
     superviseIntervalSeconds: 1,
     monitorIntervalSeconds: 1
   })
@@ -43,7 +50,12 @@ async function main () {
       meeting.answer({})
       break
     case 'work':
-      await work(boss)
+      if (process.env.PEER_BY_ID) {
+        await byId(boss)
+      } else {
+        await boss.work(QUEUE, { pollingIntervalSeconds: 0.5 }, async () => ({ by: await meeting.handle() }))
+        await untilTold()
+      }
       break
   }
   await boss.stop({ graceful: true })
