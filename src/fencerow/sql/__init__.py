@@ -12,6 +12,7 @@ from fencerow.errors import InvalidName
 SCHEMA = "fencerow"
 """The schema name that all SQL is written for."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _QUALIFIER = re.compile(r"'fencerow\.(\w+)'|\bfencerow\.(?=\w)")
 
 
@@ -22,16 +23,18 @@ def quote_identifier(name: str) -> str:
 
 def check_schema_name(name: str) -> str:
     """
-    The one rule for schema names: 1..63 bytes of UTF-8, no NUL, no ``$`` (SQL bodies are dollar-quoted), not ``pg_…``.
+    The one rule for schema names: 1..63 bytes of UTF-8, no control character (a line break would end a comment of the
+    script), no ``$`` (SQL bodies are dollar-quoted), not ``pg_…``.
 
     Raises:
         InvalidName: the name breaks the rule; nothing was sent.
     """
     size = len(name.encode("utf-8", "surrogatepass"))
-    if not 1 <= size <= limits.SCHEMA_NAME_BYTES_MAX or "\0" in name or "$" in name or name.startswith("pg_"):
+    fits = 1 <= size <= limits.SCHEMA_NAME_BYTES_MAX
+    if not fits or _CONTROL.search(name) or "$" in name or name.startswith("pg_"):
         raise InvalidName(
             f"schema name of {size} bytes is not possible",
-            hint="Use 1 to 63 bytes without '$' or NUL that do not begin with pg_.",
+            hint="Use 1 to 63 bytes without '$' or control characters that do not begin with pg_.",
         )
     return name
 

@@ -230,6 +230,8 @@ def script(report: Report) -> str:
 
 def _preamble(schema: str) -> list[str]:
     return [
+        # Who waited for the lock below has to see what its holder installed, also where the default is stricter.
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n",
         f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms';\n",
         "SET LOCAL statement_timeout = 0;\n",
         "SET LOCAL check_function_bodies = off;\n",
