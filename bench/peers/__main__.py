@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("scenario", choices=["stale"])
     parser.add_argument("names", nargs="*", metavar="NAME", help="peers; all by default")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
-    parser.add_argument("--write", action="store_true", help=f"also replace bench/peers/{report.RESULTS}")
+    parser.add_argument("--write", action="store_true", help="also renew results.json and docs/peers.md")
     parser.add_argument("--environments", metavar="FOLDER", type=Path, help="keep what is installed here")
     asked = parser.parse_intermixed_args()
     try:
@@ -52,14 +52,12 @@ def main() -> int:
         cluster.remove()
         shutil.rmtree(folder, ignore_errors=True)
     today = datetime.now(UTC).date().isoformat()
-    found = json.dumps(
-        report.document(played, skipped, postgresql=version, on=today), indent=2, ensure_ascii=False
-    )
-    print(found if asked.json else report.table(played, skipped))
+    found = report.document(played, skipped, postgresql=version, on=today)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if asked.json else report.table(played, skipped))
     for name, reason in stopped.items():
         print(f"{name}: not played: {reason}", file=sys.stderr)
     if asked.write and not stopped:
-        Path(__file__).with_name(report.RESULTS).write_text(found + "\n")
+        report.write(found)
     return 1 if stopped else 0
 
 
