@@ -53,7 +53,7 @@ def main() -> int:
             plan = faults.Plan(
                 seconds=chosen.seconds if short else chosen.minutes * 60,
                 seed=secrets.randbelow(10**6) if chosen.seed is None else chosen.seed,
-                spacing=chosen.spacing or (0.7 if short and chosen.seconds < 120 else 2.3),
+                spacing=chosen.spacing or (0.7 if short and chosen.seconds < 120 else 2.7),
                 rate=chosen.rate,
                 lease=chosen.lease,
                 drain=chosen.drain,

@@ -125,8 +125,8 @@ def _sent(tape: Tape, stories: dict[int, Story]) -> Iterator[Violation]:
             for n in batch.numbers:
                 if (n in orders) != (n in by_number):
                     there = "a job without its order" if n in by_number else "an order without its job"
-                    number = by_number[n].id if n in by_number else None
-                    yield Violation("I10 together or not at all", number, f"number {n}: {there}")
+                    whose = by_number[n].id if n in by_number else None
+                    yield Violation("I10 together or not at all", whose, f"number {n}: {there}")
     for n in by_number.keys() - known:
         yield Violation("I1 nothing made up", by_number[n].id, f"number {n} was never sent")
 

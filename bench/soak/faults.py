@@ -30,7 +30,7 @@ from fencerow.store.migrate import migrate_dsn
 
 SUPERVISORS = 2
 PROCESSES = 2
-CONCURRENCY = 12
+CONCURRENCY = 8
 GRACE_SECONDS = 3.0
 LOG_LINES = 40
 EXCERPTS = 3
@@ -48,7 +48,7 @@ class Plan:
 
     seconds: float
     seed: int
-    spacing: float = 2.3
+    spacing: float = 2.7
     rate: float = 210.0
     lease: float = 2.5
     drain: float = 600.0
@@ -131,7 +131,7 @@ class _Campaign:
             relay = processes.Child("bench.soak.relay", str(listen), str(upstream), env=env, log=logs)
             stack.callback(relay.end, 10)
             relay.hear()
-            fleet = stack.enter_context(self._fleet(env))
+            stack.enter_context(self._fleet(env))
             producer = processes.Child(
                 "bench.soak.produce", str(plan.seed), str(plan.rate), env=env, log=logs
             )
@@ -139,7 +139,7 @@ class _Campaign:
             producer.hear()
             self._await_workers(dsn)
             enemy = nemesis.Nemesis(
-                cluster, dsn=dsn, relay=relay, fleet=fleet, mark=self.mark, lease=plan.lease, say=self.say
+                cluster, dsn=dsn, relay=relay, mark=self.mark, lease=plan.lease, say=self.say
             )
             faults = nemesis.schedule(
                 plan.seed, list(enemy.families), seconds=plan.seconds, spacing=plan.spacing

@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from bench.soak.processes import Child, Fleet, marked
+from bench.soak.processes import Child, marked
 from fencerow.server import Cluster
 
 AT_ONCE = 3
@@ -71,7 +71,6 @@ class Nemesis:
         *,
         dsn: str,
         relay: Child,
-        fleet: Fleet,
         mark: str,
         lease: float,
         say: Callable[[str], None],
@@ -82,7 +81,6 @@ class Nemesis:
         self._cluster = cluster
         self._dsn = dsn
         self._relay = relay
-        self._fleet = fleet
         self._mark = mark
         self._lease = lease
         self._say = say
