@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from fencerow.errors import IdempotencyConflict as IdempotencyConflict
     from fencerow.errors import InvalidInput as InvalidInput
     from fencerow.errors import InvalidPayload as InvalidPayload
+    from fencerow.errors import JobCancelled as JobCancelled
+    from fencerow.errors import JobFailed as JobFailed
+    from fencerow.errors import JobGone as JobGone
+    from fencerow.errors import ResultTimeout as ResultTimeout
+    from fencerow.errors import StepMismatch as StepMismatch
     from fencerow.errors import StoreError as StoreError
     from fencerow.errors import Unavailable as Unavailable
     from fencerow.errors import UsageError as UsageError
@@ -49,6 +54,11 @@ _WHERE = {
     "NewJob": "types",
     "Retry": "types",
     "Snooze": "types",
+    "JobCancelled": "errors",
+    "JobFailed": "errors",
+    "JobGone": "errors",
+    "ResultTimeout": "errors",
+    "StepMismatch": "errors",
     "StoreError": "errors",
     "Task": "task",
     "Unavailable": "errors",
@@ -72,9 +82,14 @@ __all__ = [
     "InvalidInput",
     "InvalidPayload",
     "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobGone",
     "NewJob",
+    "ResultTimeout",
     "Retry",
     "Snooze",
+    "StepMismatch",
     "StoreError",
     "Task",
     "Unavailable",

@@ -134,7 +134,11 @@ def _unreadable(annotation: Any) -> str | None:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, msgspec.inspect.CustomType) and not codec.is_model(part.cls):
+        if (
+            isinstance(part, msgspec.inspect.CustomType)
+            and part.cls is not object
+            and not codec.is_model(part.cls)
+        ):
             return str(getattr(part.cls, "__qualname__", part.cls))[:80]
         if isinstance(part, msgspec.Struct):
             open_.extend(getattr(part, name) for name in part.__struct_fields__)
@@ -144,6 +148,8 @@ def _unreadable(annotation: Any) -> str | None:
 
 
 def _model_value(kind: type, value: Any) -> Any:
+    if kind is object:
+        return value
     if not codec.is_model(kind):
         raise TypeError(f"{kind.__name__} has no JSON form")
     return kind.model_validate_json(msgspec.json.encode(value))  # type: ignore[attr-defined]

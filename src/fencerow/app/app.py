@@ -314,10 +314,14 @@ class App(Hosting, Waiting):
         return server
 
     def close(self) -> None:
-        """Close this process's idle connections and leave the embedded server. The app can be used again."""
+        """
+        Close the idle connections of this process's threads, those that ended event loops left, and leave the embedded
+        server. The app can be used again.
+        """
         with self._lock:
             store, self._store = self._store, None
             server, self._server = self._server, None
+        self.abandon_loops(ended=True)
         if store is not None:
             store.close()
         if server is not None:
@@ -325,11 +329,22 @@ class App(Hosting, Waiting):
 
     async def aclose(self) -> None:
         """As close, and the connections of the running loop."""
+        await self.leave_loop()
+        self.close()
+
+    def abandon_loops(self, *, ended: bool) -> None:
+        """Close the connections of event loops from outside: of those that have *ended*, or of all, none of which runs."""
+        with self._lock:
+            left = [self._astores.pop(loop) for loop in list(self._astores) if loop.is_closed() or not ended]
+        for store in left:
+            store.abandon()
+
+    async def leave_loop(self) -> None:
+        """Close the connections of the running loop alone: before it ends."""
         with self._lock:
             store = self._astores.pop(asyncio.get_running_loop(), None)
         if store is not None:
             await store.close()
-        self.close()
 
     def __enter__(self) -> Self:
         return self

@@ -190,6 +190,12 @@ class AsyncSession(_Base):
         if connection is not None:
             await connection.close()
 
+    def abandon(self) -> None:
+        """As close, when the loop has ended."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.pgconn.finish()
+
 
 class SyncSession(_Base):
     """One connection of a threaded program; not to be shared by threads at the same time."""

@@ -78,6 +78,12 @@ class AsyncStore:
         while self._idle:
             await self._idle.pop().close()
 
+    def abandon(self) -> None:
+        """As close, when the loop has ended and nothing can be awaited in it any more."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().abandon()
+
 
 class SyncStore:
     """Sessions of one process's threads to one space. A fork inherits none of them."""

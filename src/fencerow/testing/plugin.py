@@ -1,5 +1,5 @@
 """
-The pytest plugin: fixtures ``fencerow_cluster``, ``space`` and ``clock``.
+The pytest plugin: fixtures ``fencerow_app``, ``fencerow_cluster``, ``space`` and ``clock``.
 
 One throwaway PostgreSQL per test process (FENCEROW_PG_BIN chooses its programs), started at the first use and removed
 at the end.
@@ -17,6 +17,7 @@ import pytest
 
 # Every run of pytest where Fencerow is installed imports this module, so the driver waits until a fixture is used.
 if TYPE_CHECKING:
+    from fencerow.app import App
     from fencerow.server import Cluster
     from fencerow.testing.clock import Clock
     from fencerow.testing.space import Space
@@ -73,3 +74,30 @@ def clock(space: Space) -> Iterator[Clock]:
     moved.install()
     yield moved
     moved.restore()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``fencerow_app = "shop.jobs:app"`` in the configuration of pytest."""
+    parser.addini("fencerow_app", "the App that the fixture fencerow_app gives, as module:name", default="")
+
+
+@pytest.fixture
+def fencerow_app(space: Space, pytestconfig: pytest.Config) -> Iterator[App]:
+    """
+    Your App (ini option ``fencerow_app``, else a new one) on the empty space of the test instead of its own database.
+    After the test its connections are closed and it means its own database again.
+    """
+    from fencerow.app import App
+    from fencerow.loading import load_app
+
+    ref = str(pytestconfig.getini("fencerow_app"))
+    app = load_app(ref) if ref else App(space.dsn, schema=space.schema)
+    own = app.dsn, app.schema
+    app.close()
+    app.move(space.dsn, schema=space.schema)
+    try:
+        yield app
+    finally:
+        app.abandon_loops(ended=False)
+        app.close()
+        app.move(own[0], schema=own[1])
