@@ -71,14 +71,17 @@ class _Play:
     def ask(self, *words: str) -> dict[str, object]:
         """Run the adapter for one answer, a line of JSON."""
         with self.log.open("ab") as log:
-            done = subprocess.run(
-                [*self.command, *words],
-                env=self.environment,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                timeout=WAIT_SECONDS,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    [*self.command, *words],
+                    env=self.environment,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    timeout=WAIT_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise Unplayable(f"{words[0]} did not end in {WAIT_SECONDS:.0f} s") from error
         if done.returncode != 0:
             raise Unplayable(f"{words[0]} ended with {done.returncode}: {self.tail()}")
         answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -169,33 +172,29 @@ def play(
             both = theirs.record()
             if both.done or not both.held:
                 raise Unplayable(f"B runs the job, and the record says: {both.words}")
-            logged = cluster.log.stat().st_size
-            theirs.tell("A.go")
-            os.killpg(first.pid, signal.SIGCONT)
-            _await(
-                lambda: theirs.said("A.returning") or first.poll() is not None, "A did not wake up", theirs
-            )
-            _stop(first)
-            with cluster.log.open("rb") as log:
-                log.seek(logged)
-                sent = re.search(peer.sent, log.read().decode(errors="replace")) is not None
-            after_a = theirs.record()
+            after_a, sent = _thaw(theirs, first, log=cluster.log)
             if theirs.said("B.returning") or second.poll() is not None:
                 raise Unplayable("B did not stay at work")
             theirs.tell("B.go")
             _await(lambda: theirs.said("B.returning"), "B's handler did not go on", theirs)
             _stop(second)
         after_b = theirs.record()
-    return Played(
-        peer.name,
-        version,
-        _result(after_a, sent=sent),
-        both.words,
-        after_a.words,
-        after_b.words,
-        peer.recovery,
-        peer.source,
-    )
+    result = _result(after_a, sent=sent)
+    records = (both.words, after_a.words, after_b.words)
+    return Played(peer.name, version, result, *records, peer.recovery, peer.source)
+
+
+def _thaw(theirs: _Play, first: subprocess.Popen[bytes], *, log: Path) -> tuple[_Record, bool]:
+    """Let A's handler return and A stop; the record then, and whether the server's log shows A's report."""
+    logged = log.stat().st_size
+    theirs.tell("A.go")
+    os.killpg(first.pid, signal.SIGCONT)
+    _await(lambda: theirs.said("A.returning") or first.poll() is not None, "A did not wake up", theirs)
+    _stop(first)
+    with log.open("rb") as lines:
+        lines.seek(logged)
+        sent = re.search(theirs.peer.sent, lines.read().decode(errors="replace")) is not None
+    return theirs.record(), sent
 
 
 def _result(record: _Record, *, sent: bool) -> str:
