@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run what was asked for. SIGTERM ends it as Ctrl-C does: with everything cleaned up."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     chosen = _parser().parse_args()
     match chosen.what:
         case "faults":

@@ -1,0 +1,30 @@
+"""A short campaign of random faults, from its command to its exit code. The long one is run by hand."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 8
+
+
+# Slow: a server, four workers, eight seconds of faults, and a queue that has to drain after them.
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_short_campaign_keeps_every_promise(tmp_path: Path) -> None:
+    evidence, kept = tmp_path / "evidence.json", tmp_path / "kept"
+    command = [sys.executable, "-m", "bench.soak", "faults", "--seconds", str(SECONDS), "--seed", "11"]
+    command += ["--rate", "80", "--lease", "1.5", "--spacing", "0.8", "--drain", "120"]
+    command += ["--evidence", str(evidence), "--keep", str(kept)]
+
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    assert answer.returncode == 0, answer.stdout[-6000:] + answer.stderr[-2000:]
+    figures = json.loads(evidence.read_text())
+    assert figures["violations"] == []
+    assert sum(figures["faults"].values()) + sum(figures["without_victim"].values()) == 10
+    assert figures["repeated_calls"] > 0
+    assert list((kept / "effects").glob("*.jsonl"))
