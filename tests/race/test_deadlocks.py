@@ -7,6 +7,7 @@ Each thread works a fixed number of rounds; nothing is timed.
 import random
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -16,10 +17,11 @@ from fencerow.ops import jobs, workers
 from fencerow.ops.base import Op
 from fencerow.store.session import run_on
 from fencerow.testing.space import Space
-from fencerow.types import Settlement, Unique
+from fencerow.types import OnConflict, Settlement, Unique
 from tests.sql.steps import job
 
 JOIN_SECONDS = 50.0
+MODES: tuple[OnConflict, ...] = ("existing", "replace", "extend")
 
 
 @pytest.fixture
@@ -31,17 +33,13 @@ def eager(space: Space) -> Iterator[Space]:
     space.rows("ALTER ROLE fencerow RESET deadlock_timeout")
 
 
-def together(
-    space: Space, *crews: Callable[[Callable[[Op[jobs.Any]], jobs.Any]], None]
-) -> list[FencerowError]:
+def together(space: Space, *crews: Callable[[Callable[[Op[Any]], Any]], None]) -> list[FencerowError]:
     """Run each crew on a connection and thread of its own; the errors that are not mere waiting."""
     errors: list[FencerowError] = []
     start = threading.Barrier(len(crews))
 
-    def work(
-        crew: Callable[[Callable[[Op[jobs.Any]], jobs.Any]], None], connection: psycopg.Connection[jobs.Any]
-    ) -> None:
-        def run(op: Op[jobs.Any]) -> jobs.Any:
+    def work(crew: Callable[[Callable[[Op[Any]], Any]], None], connection: psycopg.Connection[Any]) -> None:
+        def run(op: Op[Any]) -> Any:
             try:
                 return run_on(connection, op)
             except ResourceBusy:
@@ -62,7 +60,7 @@ def together(
     return errors
 
 
-Run = Callable[[Op[jobs.Any]], jobs.Any]
+Run = Callable[[Op[Any]], Any]
 
 
 def completer(number: int, rounds: int) -> Callable[[Run], None]:
@@ -76,7 +74,7 @@ def completer(number: int, rounds: int) -> Callable[[Run], None]:
             for verb in ("complete", "retry", "release"):
                 part, held = held[: len(held) // 2 + 1], held[len(held) // 2 + 1 :]
                 if part:
-                    run(jobs.settle([Settlement(claim, verb, error="x") for claim in part]))  # type: ignore[arg-type]
+                    run(jobs.settle([Settlement(claim, verb, error="x") for claim in part]))
 
     return crew
 
@@ -87,9 +85,9 @@ def producer(number: int, rounds: int) -> Callable[[Run], None]:
         keys = [f"k{n}" for n in range(200)]
         for _ in range(rounds):
             chance.shuffle(keys)
-            modes = chance.choices(["existing", "replace", "extend"], k=30)
+            modes = chance.choices(MODES, k=30)
             new = [
-                job(unique=Unique(key, chance.choice(["finished", "started", 0.001]), mode), run_in=chance.choice([None, 0.01]))  # type: ignore[arg-type]
+                job(unique=Unique(key, chance.choice(["finished", "started", 0.001]), mode), run_in=chance.choice([None, 0.01]))
                 for key, mode in zip(keys, modes, strict=False)
             ]  # fmt: skip
             run(jobs.enqueue(new))
@@ -143,14 +141,16 @@ def test_all_transitions_at_once_never_deadlock(eager: Space) -> None:
 
 
 @pytest.mark.parametrize("until", ["finished", "started"])
-def test_batches_over_the_same_keys_in_opposite_order_never_deadlock(eager: Space, until: str) -> None:
+def test_batches_over_the_same_keys_in_opposite_order_never_deadlock(
+    eager: Space, until: Literal["finished", "started"]
+) -> None:
     """C028: enqueue_many(keys 1..200) against enqueue_many(keys 200..1), completed in reverse."""
     keys = [f"key{n:03}" for n in range(200)]
 
     def enqueuer(order: list[str]) -> Callable[[Run], None]:
         def crew(run: Run) -> None:
             for _ in range(6):
-                run(jobs.enqueue([job(unique=Unique(key, until)) for key in order]))  # type: ignore[arg-type]
+                run(jobs.enqueue([job(unique=Unique(key, until)) for key in order]))
 
         return crew
 
@@ -167,7 +167,10 @@ def test_batches_over_the_same_keys_in_opposite_order_never_deadlock(eager: Spac
     errors = together(eager, enqueuer(keys), enqueuer(keys[::-1]), finisher(1), finisher(2))
 
     assert errors == []
-    live = "SELECT count(*), count(DISTINCT j.unique_key) FROM fencerow.jobs AS j WHERE j.state IN ('ready', 'scheduled', 'running')"
+    live = (
+        "SELECT count(*), count(DISTINCT j.unique_key) FROM fencerow.jobs AS j "
+        "WHERE j.state IN ('ready', 'scheduled', 'running')"
+    )
     if until == "finished":
         count, distinct = eager.rows(live)[0]
         assert count == distinct

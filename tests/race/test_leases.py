@@ -189,10 +189,9 @@ def test_two_sweeps_take_each_lost_job_once(space: Space, clock: Clock) -> None:
     clock.advance(31)
     first, second = SessionThread(space), SessionThread(space)
     first.begin()
-    took = first.run(jobs.expire(1))
-    took += second.run(jobs.expire())
+    took = [*first.run(jobs.expire(1)), *second.run(jobs.expire())]
     first.commit()
-    took += second.run(jobs.expire())
+    took += [*second.run(jobs.expire())]
 
     assert sorted(lost.job_id for lost in took) == ids
     assert space.value("SELECT count(*) FROM fencerow.attempt") == 4

@@ -5,11 +5,14 @@ The order is forced: a blocker holds the ticket, the server says that the settle
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from fencerow.errors import ClaimLost
 from fencerow.ops import jobs, workers
+from fencerow.ops.base import Op
+from fencerow.store.session import run_on
 from fencerow.testing.clock import Clock
 from fencerow.testing.sessions import Asking, SessionThread
 from fencerow.testing.space import Space
@@ -77,9 +80,7 @@ def _start(session: SessionThread, write: str, held: Claim) -> Asking[str]:
     return session.call(lambda: session_run(session, jobs.settle([settlement(held, write)]))[0].verdict)
 
 
-def session_run(session: SessionThread, op: jobs.Op[jobs.Any]) -> jobs.Any:
-    from fencerow.store.session import run_on
-
+def session_run(session: SessionThread, op: Op[Any]) -> Any:
     return run_on(session.connection, op)
 
 

@@ -1,4 +1,4 @@
-"""Claim, cancel, complete, promote, redrive, purge and unique keys on one ticket at once: one of them gets it, and the other is told."""
+"""Claim, cancel, complete, promote, redrive, purge and unique keys on one ticket at once: one gets it, the other is told."""
 
 import pytest
 from psycopg.errors import LockNotAvailable
@@ -312,7 +312,7 @@ def test_claim_does_not_wait_for_an_enqueue_that_lost_a_key(patient: Space, cloc
     A gate holds the loser between its look at the key and its update of it, while the winner takes the key.
     """
     patient.rows(GATE)
-    patient.at_end(lambda: patient.rows("DROP FUNCTION gate() CASCADE") and None)
+    patient.at_end(lambda: patient.rows("DROP FUNCTION gate() CASCADE"))
     enqueue(patient, unique=Unique("k", 10))
     clock.advance(11)
     keeper, loser, claimer = (

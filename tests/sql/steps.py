@@ -58,7 +58,7 @@ def answers(space: Space, claims: Sequence[Claim], verb: str, **fields: Any) -> 
 def state(space: Space, job_id: int) -> tuple[str, int, int]:
     """(state, generation, attempt)."""
     rows = space.rows("SELECT state, generation, attempt FROM fencerow.jobs WHERE id = %s", (job_id,))
-    return rows[0]  # type: ignore[return-value]
+    return rows[0]
 
 
 def forged(claim: Claim, **fields: Any) -> Claim:

@@ -10,7 +10,19 @@ from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
 from fencerow.types import Claim
 from tests.sql.steps import (
-    A, B, claim, enqueue, expire, kinds, lease, lose, policy, running, settle, settlement, state,
+    A,
+    B,
+    claim,
+    enqueue,
+    expire,
+    kinds,
+    lease,
+    lose,
+    policy,
+    running,
+    settle,
+    settlement,
+    state,
 )  # fmt: skip
 
 ALONE = 8001
@@ -119,8 +131,7 @@ def test_release_and_snooze_never_exhaust(space: Space) -> None:
         held = claim(space)[0]
         assert (held.generation, held.attempt) == (round_, 1)
         settle(space, held, "release" if round_ % 2 else "snooze")
-
-    assert state(space, held.job_id) == ("ready", 5, 0)
+        assert state(space, held.job_id) == ("ready", round_, 0)
 
 
 def test_attempts_in_the_claim_follow_the_charges(space: Space) -> None:

@@ -1,4 +1,4 @@
-"""Every fenced write against every proof and every state: only the holder under a live lease is let in, and verdicts follow I4."""
+"""Every fenced write against every proof and every state: only the holder under a live lease is let in (I4)."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,20 @@ from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
 from fencerow.types import Answer, Claim
 from tests.sql.steps import (
-    A, B, claim, enqueue, expire, forged, kinds, lease, lose, policy, refusals, settle, settlement, state,
+    A,
+    B,
+    claim,
+    enqueue,
+    expire,
+    forged,
+    kinds,
+    lease,
+    lose,
+    policy,
+    refusals,
+    settle,
+    settlement,
+    state,
 )  # fmt: skip
 
 Write = Callable[[Space, Claim], str]

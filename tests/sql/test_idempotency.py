@@ -129,7 +129,7 @@ def test_key_purged_between_two_looks_is_no_new_job_without_memory(space: Space)
         "$$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$; "
         "CREATE TRIGGER gate AFTER INSERT ON fencerow.idempotency_key EXECUTE FUNCTION gate()"
     )
-    space.at_end(lambda: space.rows("DROP FUNCTION gate() CASCADE") and None)
+    space.at_end(lambda: space.rows("DROP FUNCTION gate() CASCADE"))
     keeper, asker = SessionThread(space), SessionThread(space)
     keeper.sql("SELECT pg_advisory_lock(4711)")
 

@@ -79,7 +79,10 @@ def test_killed_installer_leaves_nothing(database: Callable[[], str]) -> None:
         blocker.execute("BEGIN; CREATE TABLE fencerow.past_lease (id int)")
         process = installer(dsn)
         go(process)
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencerow migrate' AND cardinality(pg_blocking_pids(pid)) > 0"
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencerow migrate' "
+            "AND cardinality(pg_blocking_pids(pid)) > 0"
+        )
         there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencerow migrate'"
         until(lambda: owner.execute(waiting.encode()).fetchone() == (1,))
         process.send_signal(signal.SIGKILL)
@@ -88,7 +91,7 @@ def test_killed_installer_leaves_nothing(database: Callable[[], str]) -> None:
         until(lambda: owner.execute(there.encode()).fetchone() == (0,))
 
         assert catalog(dsn) == []
-        assert [step.kind for step in plan(owner).steps][0] == "schema"
+        assert plan(owner).steps[0].kind == "schema"
         migrate_dsn(dsn)
         assert plan(owner).idle
 
@@ -102,7 +105,10 @@ def test_killed_upgrade_leaves_the_old_functions(database: Callable[[], str]) ->
         blocker.execute("BEGIN; SELECT FROM fencerow.space FOR UPDATE")
         process = installer(dsn)
         go(process)
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND cardinality(pg_blocking_pids(pid)) > 0"
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND cardinality(pg_blocking_pids(pid)) > 0"
+        )
         until(lambda: owner.execute(waiting.encode()).fetchone() == (1,))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE_SECONDS)

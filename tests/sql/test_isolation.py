@@ -1,6 +1,7 @@
 """Ownership is decided under READ COMMITTED or not at all; only a keyless enqueue runs at any level (I15, C065)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,9 +18,9 @@ from tests.sql.steps import A, B, enqueue, job, lease, running, settle, settleme
 LEVELS = ("repeatable read", "serializable")
 
 
-def operations(held: Claim) -> dict[str, Op[object]]:
+def operations(held: Claim) -> dict[str, Op[Any]]:
     """Every operation that reads a ticket, a lease or a key."""
-    found: dict[str, Op[object]] = {
+    found: dict[str, Op[Any]] = {
         "claim": jobs.claim(A, "default", limit=1),
         "adopt": jobs.adopt(A, [held.job_id]),
         "progress": jobs.progress(held, 0.5, None),
@@ -37,9 +38,9 @@ def operations(held: Claim) -> dict[str, Op[object]]:
         "renew": workers.renew(A),
         "enqueue with idempotency key": jobs.enqueue([job(idempotency_key="x")]),
         "enqueue with unique key": jobs.enqueue([job(unique=Unique("k"))]),
-    }  # type: ignore[assignment]
+    }
     for verb in ("complete", "fail", "retry", "snooze", "release", "lost", "cancelled"):
-        found[verb] = jobs.settle([settlement(held, verb)])  # type: ignore[assignment]
+        found[verb] = jobs.settle([settlement(held, verb)])
     return found
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from fencerow.errors import InvalidName, MigrationFailed, NotInstalled, SchemaAhead, SchemaBehind
 from fencerow.ops import jobs, workers
+from fencerow.ops.base import Row
 from fencerow.server import Cluster
 from fencerow.store.migrate import check_contract, contract, migrate, migrate_dsn, plan, script
 from fencerow.store.session import SyncSession, Target, run_on
@@ -33,14 +34,14 @@ NAMES = [
 Make = Callable[[], str]
 
 
-def connect(dsn: str) -> psycopg.Connection[jobs.Row]:
+def connect(dsn: str) -> psycopg.Connection[Row]:
     return psycopg.connect(dsn, autocommit=True)
 
 
 def test_migrate_is_idempotent_and_takes_no_lock_when_there_is_nothing_to_do(database: Make) -> None:
     dsn = database()
     with connect(dsn) as connection:
-        assert [step.kind for step in plan(connection).steps][0] == "schema"
+        assert plan(connection).steps[0].kind == "schema"
         first = migrate(connection)
         before = catalog(dsn)
         assert not first.idle

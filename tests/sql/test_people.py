@@ -6,7 +6,7 @@ from fencerow.errors import Duplicate
 from fencerow.ops import jobs
 from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
-from fencerow.types import Unique
+from fencerow.types import Claim, Unique
 from tests.sql.steps import claim, enqueue, job, kinds, lease, lose, policy, running, settle, state
 
 DAY = 86400.0
@@ -48,7 +48,7 @@ def test_redrive_gives_a_fresh_budget_and_keeps_the_history(space: Space) -> Non
     lease(space)
     for _ in range(2):
         settle(space, claim(space), "retry", error="no")
-    stale = jobs.Claim(7001, "default", 1, 2, 2, 0, 100, "t", "{}", None)
+    stale = Claim(7001, "default", 1, 2, 2, 0, 100, "t", "{}", None)
 
     assert space.run(jobs.redrive(1, "me")) == "ready"
     assert state(space, 1) == ("ready", 2, 0)

@@ -9,7 +9,7 @@ from fencerow.ops import jobs
 from fencerow.store.session import run_on
 from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
-from fencerow.types import Unique
+from fencerow.types import Settlement, Unique
 from tests.sql.steps import A, claim, enqueue, job, lease, running, settle
 
 CHECKED = [
@@ -110,7 +110,7 @@ def test_durations_are_the_same_in_every_time_zone(space: Space, clock: Clock, z
         assert hours == [(24, None), (None, 24)]
         lease(space)
         (held,) = claim(space)
-        run_on(connection, jobs.settle([jobs.Settlement(held, "snooze", delay=86400.0)]))
+        run_on(connection, jobs.settle([Settlement(held, "snooze", delay=86400.0)]))
         waits = space.rows("SELECT extract(epoch FROM run_at - fencerow.now()) FROM fencerow.scheduled")
         assert waits == [(86400,), (86400,)]
         run_on(connection, jobs.purge())
@@ -164,7 +164,8 @@ def test_back_off_is_one_formula_in_sql_and_python(
 def test_back_off_spreads(space: Space) -> None:
     """C122: a thousand jobs that fail together come back over at least a quarter of the delay."""
     low, high, distinct = space.rows(
-        "SELECT min(d), max(d), count(DISTINCT d) FROM (SELECT fencerow.backoff(5, '2 s', '1 h') AS d FROM generate_series(1, 1000)) AS x"
+        "SELECT min(d), max(d), count(DISTINCT d) "
+        "FROM (SELECT fencerow.backoff(5, '2 s', '1 h') AS d FROM generate_series(1, 1000)) AS x"
     )[0]
     assert distinct > 900
     assert (high - low).total_seconds() > 64 / 4

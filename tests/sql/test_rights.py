@@ -49,7 +49,8 @@ def test_producer_can_read_and_change_no_table_and_call_nothing_else(
             with pytest.raises(InsufficientPrivilege):
                 producer.execute(statement.encode())
     callable_ = space.rows(
-        "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'fencerow'::regnamespace AND has_function_privilege('producer', p.oid, 'EXECUTE')"
+        "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'fencerow'::regnamespace "
+        "AND has_function_privilege('producer', p.oid, 'EXECUTE')"
     )
     assert callable_ == [("enqueue",)]
     for call in (

@@ -5,6 +5,7 @@ from datetime import timedelta
 from fencerow.ops import jobs, workers
 from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
+from fencerow.types import Settlement
 from tests.sql.steps import A, B, C, answers, claim, enqueue, expire, forged, lease, refusals, settle, state
 
 
@@ -119,8 +120,8 @@ def test_write_repeated_in_one_batch_is_already_only_when_it_is_the_same(space: 
     enqueue(space, 2)
     lease(space)
     one, two = claim(space, limit=2)
-    same = jobs.settle([jobs.Settlement(one, "complete", result="1") for _ in range(2)])
-    other = jobs.settle([jobs.Settlement(two, "complete", result=text) for text in ("1", "2")])
+    same = jobs.settle([Settlement(one, "complete", result="1") for _ in range(2)])
+    other = jobs.settle([Settlement(two, "complete", result=text) for text in ("1", "2")])
 
     assert [a.verdict for a in space.run(same)] == ["accepted", "already"]
     assert [a.verdict for a in space.run(other)] == ["accepted", "settled"]

@@ -124,11 +124,11 @@ def _lost_for_good(space: Space, held: Claim) -> None:
     assert lose(space) == {held.job_id: "failed"}
 
 
-ENDS: dict[str, Callable[[Space, Claim], None]] = {
-    "done": lambda space, held: settle(space, held) and None,
-    "failed": lambda space, held: settle(space, held, "fail") and None,
-    "retries spent": lambda space, held: settle(space, held, "retry") and None,
-    "cancelled": lambda space, held: settle(space, held, "cancelled") and None,
+ENDS: dict[str, Callable[[Space, Claim], object]] = {
+    "done": settle,
+    "failed": lambda space, held: settle(space, held, "fail"),
+    "retries spent": lambda space, held: settle(space, held, "retry"),
+    "cancelled": lambda space, held: settle(space, held, "cancelled"),
     "cancelled running": _cancelled_running,
     "cancelled ready": _cancelled_ready,
     "cancelled scheduled": _cancelled_scheduled,
@@ -217,12 +217,14 @@ def test_key_is_free_after_a_rolled_back_or_refused_enqueue(space: Space) -> Non
 
 
 def test_batch_with_the_same_key_creates_one_job(space: Space) -> None:
-    new = [job(unique=Unique(key, on_conflict=mode)) for key, mode in (("b", "replace"), ("a", "existing"))]
-    new += [
-        job(),
-        job(unique=Unique("b", on_conflict="replace")),
-        job(unique=Unique("a", on_conflict="extend")),
+    modes: list[tuple[str, OnConflict]] = [
+        ("b", "replace"),
+        ("a", "existing"),
+        ("b", "replace"),
+        ("a", "extend"),
     ]
+    new = [job(unique=Unique(key, on_conflict=mode)) for key, mode in modes]
+    new.insert(2, job())
 
     got = space.run(jobs.enqueue(new))
 

@@ -7,7 +7,8 @@ After every step the invariants I1 to I6 are asked of the tables themselves. `ma
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -35,22 +36,29 @@ WITH place AS (
   UNION ALL SELECT job_id, 'running', attempt, key_until FROM fencerow.running
   UNION ALL SELECT job_id, 'ended', attempt, NULL FROM fencerow.ended
 )
-SELECT 'I1: a job in two places or none' FROM fencerow.job AS j LEFT JOIN place AS p ON p.job_id = j.id
-  GROUP BY j.id HAVING count(p.job_id) <> 1
-UNION ALL SELECT 'I1: a ticket without its job' FROM place AS p WHERE NOT EXISTS (SELECT FROM fencerow.job AS j WHERE j.id = p.job_id)
-UNION ALL SELECT 'I1: a running ticket without its lease' FROM fencerow.running AS r
-  WHERE NOT EXISTS (SELECT FROM fencerow.lease AS l WHERE l.id = r.lease_id)
-UNION ALL SELECT 'I3: two settlements of one generation' FROM fencerow.ended AS e JOIN fencerow.attempt AS a USING (job_id, generation)
-  WHERE e.outcome = 'done'
-UNION ALL SELECT 'I3: a settlement of a running generation' FROM fencerow.running AS r JOIN fencerow.attempt AS a USING (job_id, generation)
-UNION ALL SELECT 'I6: more attempts than allowed' FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id WHERE p.attempt > j.max_attempts
-UNION ALL SELECT 'I6: a claimable job whose attempts are spent' FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id
+SELECT 'I1: a job in two places or none'
+  FROM fencerow.job AS j LEFT JOIN place AS p ON p.job_id = j.id GROUP BY j.id HAVING count(p.job_id) <> 1
+UNION ALL SELECT 'I1: a ticket without its job'
+  FROM place AS p WHERE NOT EXISTS (SELECT FROM fencerow.job AS j WHERE j.id = p.job_id)
+UNION ALL SELECT 'I1: a running ticket without its lease'
+  FROM fencerow.running AS r WHERE NOT EXISTS (SELECT FROM fencerow.lease AS l WHERE l.id = r.lease_id)
+UNION ALL SELECT 'I3: two settlements of one generation'
+  FROM fencerow.ended AS e JOIN fencerow.attempt AS a USING (job_id, generation) WHERE e.outcome = 'done'
+UNION ALL SELECT 'I3: a settlement of a running generation'
+  FROM fencerow.running AS r JOIN fencerow.attempt AS a USING (job_id, generation)
+UNION ALL SELECT 'I6: more attempts than allowed'
+  FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id WHERE p.attempt > j.max_attempts
+UNION ALL SELECT 'I6: a claimable job whose attempts are spent'
+  FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id
   WHERE p.name IN ('ready', 'scheduled') AND p.attempt >= j.max_attempts
-UNION ALL SELECT 'I6: suspects in company' FROM fencerow.running AS r WHERE r.suspect GROUP BY r.lease_id HAVING count(*) > 1
-UNION ALL SELECT 'I9: a keyed ticket without its key' FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id
+UNION ALL SELECT 'I6: suspects in company'
+  FROM fencerow.running AS r WHERE r.suspect GROUP BY r.lease_id HAVING count(*) > 1
+UNION ALL SELECT 'I9: a keyed ticket without its key'
+  FROM place AS p JOIN fencerow.job AS j ON j.id = p.job_id
   WHERE p.key_until IS NOT NULL AND NOT EXISTS (
     SELECT FROM fencerow.unique_key AS u WHERE u.key = j.unique_key AND u.job_id = j.id)
-UNION ALL SELECT 'I9: a key without a keyed ticket' FROM fencerow.unique_key AS u
+UNION ALL SELECT 'I9: a key without a keyed ticket'
+  FROM fencerow.unique_key AS u
   WHERE u.until IS NULL AND NOT EXISTS (SELECT FROM place AS p WHERE p.job_id = u.job_id AND p.key_until IS NOT NULL)
 """
 
@@ -229,6 +237,6 @@ class Histories(RuleBasedStateMachine):
 @pytest.mark.soak
 def test_sql_and_model_agree_in_every_history(space: Space) -> None:
     run_state_machine_as_test(
-        lambda: Histories(space, Clock(space)),
+        lambda: Histories(space, Clock(space)),  # type: ignore[arg-type]
         settings=settings(stateful_step_count=40),
     )

@@ -47,7 +47,7 @@ class Space:
             options="-c lock_timeout=20s",
         )
         self._opened: list[psycopg.Connection[Row]] = []
-        self._closers: list[Callable[[], None]] = []
+        self._closers: list[Callable[[], object]] = []
         self._emptying = self._prepare()
 
     @property
@@ -83,7 +83,7 @@ class Space:
         self._opened.append(connection)
         return connection
 
-    def at_end(self, close: Callable[[], None]) -> None:
+    def at_end(self, close: Callable[[], object]) -> None:
         """Call *close* at the end of the test, before the space is emptied; the last one first."""
         self._closers.append(close)
 
