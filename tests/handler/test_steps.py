@@ -1,6 +1,7 @@
 """Steps: done once for the whole job, whatever happens to its attempts."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from datetime import date
 
@@ -69,7 +70,6 @@ async def test_async_steps_take_async_and_sync_functions(app: App) -> None:
     calls: list[str] = []
 
     async def fetch(n: int) -> tuple[int, str]:
-        await asyncio.sleep(0)
         calls.append("fetch")
         return n, "x"
 
@@ -97,6 +97,30 @@ async def test_async_steps_take_async_and_sync_functions(app: App) -> None:
     # The fresh value has the shape of the kept one, in the order of its keys too.
     assert seen == [[(5, "x"), {1, 3}, {"b": [1, 2], "a": None}]] * 2
     assert [list(found[2]) for found in seen] == [["b", "a"]] * 2  # type: ignore[index]
+
+
+def test_key_and_body_are_the_same_bytes_in_every_attempt(app: App) -> None:
+    """C113: what a provider deduplicates by does not change with the attempt, nor does what it is sent."""
+    sent: list[tuple[str, str]] = []
+
+    def body() -> dict[str, object]:
+        return {"zebra": 1, "ape": 0.1, "long name": [str(len(sent))], "b": None}
+
+    @app.task(backoff=(0.001, 0.001), max_attempts=3)
+    def charge(job: Job) -> None:
+        sent.append((job.idempotency_key, json.dumps(job.step("body", body))))
+        raise ConnectionError("reply lost")
+
+    handle = charge.enqueue()
+    while not (drained := drain(app)).failed:
+        pass
+    app.redrive(handle.id)
+    while not (drained := drain(app)).failed:
+        pass
+
+    assert drained.failed == (handle.id,)
+    assert len(sent) == 6
+    assert len(set(sent)) == 1
 
 
 CHANGES = {
@@ -206,7 +230,7 @@ def test_what_cannot_be_kept_ends_the_job_and_says_why(app: App) -> None:
         return "x" * 70_000
 
     def lying() -> int:
-        return "seven"
+        return "seven"  # type: ignore[return-value]
 
     def strange() -> Plain:
         raise AssertionError("must not run: nothing could be kept")

@@ -80,9 +80,10 @@ class Hosting:
         """
         # By name, because the worker stands above the app; importing it is what asking for one means.
         inside = import_module("fencerow.worker.inside")
-        found: AbstractAsyncContextManager[Inside] = inside.running(
+        settings = inside.settings_of(
             self, queues=queues, concurrency=concurrency, grace=grace, lease=lease, name=name, ref=ref
         )
+        found: AbstractAsyncContextManager[Inside] = inside.running(self, settings)
         return found
 
     def lifespan(self, **settings: Any) -> Callable[[object], AbstractAsyncContextManager[None]]:

@@ -72,20 +72,8 @@ def reference(app: App) -> str:
 
 
 @asynccontextmanager
-async def running(
-    app: App,
-    *,
-    queues: Queues | None,
-    concurrency: int,
-    grace: Duration,
-    lease: Duration | None,
-    name: str | None,
-    ref: str | None,
-) -> AsyncIterator[_Inside]:
+async def running(app: App, settings: WorkerSettings) -> AsyncIterator[_Inside]:
     """As App.worker says."""
-    settings = settings_of(
-        app, queues=queues, concurrency=concurrency, grace=grace, lease=lease, name=name, ref=ref
-    )
     if not settings.app_ref:
         logger.warning(
             "this app cannot be imported by name: jobs that were lost in company wait for another worker"

@@ -299,7 +299,10 @@ class Keeper:
             try:
                 await asyncio.wait_for(process.wait(), 2)
             except TimeoutError:
-                process.kill()
+                try:
+                    process.kill()
+                except ProcessLookupError:
+                    pass  # it ended just now
                 await process.wait()
         if self._reader is not None:
             self._reader.cancel()
