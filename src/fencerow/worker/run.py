@@ -208,6 +208,7 @@ class Runner:
             return Settlement(claim, "snooze", error=policy.describe(error), delay=self._backoff(attempt))
         if attempt.hold.lost is not None:
             return attempt.lost(f"stopped because a write was refused: {attempt.hold.lost}")
+        attempt.log.info("raised %s", type(error).__name__)
         task = attempt.task
         decision = policy.decide(
             error,

@@ -231,7 +231,7 @@ class Service:
                 self._dozing.pop(lane, None)  # the server may have forgotten it
                 if self.reconciler is not None:
                     self.reconciler.soon()
-                await self.trouble.wait(error, CLAIM_TROUBLE)
+                await first(self.stopping.wait(), self.trouble.noted(error, CLAIM_TROUBLE))
 
     async def _found(self, lane: Lane, lease: Lease, found: int) -> None:
         """Asleep only when nothing was found after saying so, and awake for all producers as soon as something was."""
