@@ -8,6 +8,7 @@ ones included). So a reply can be lost exactly after the server has done the wor
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 import tempfile
@@ -28,13 +29,13 @@ Loss = Literal["request", "reply"]
 @dataclass(eq=False)
 class Cut:
     """
-    One loss to come: of the *nth* execution of a statement that holds *text*.
+    One loss to come: of the *nth* execution of a statement that matches *pattern*.
 
     ``request``: it is not passed on, and the connection is cut. ``reply``: it is passed on, its answers are kept back
     until the server is ready for the next one (what was asked is committed by then), and then the connection is cut.
     """
 
-    text: bytes
+    pattern: re.Pattern[bytes]
     lose: Loss
     left: int
     done: threading.Event = field(default_factory=threading.Event)
@@ -43,7 +44,7 @@ class Cut:
         """Return when it has happened."""
         if not self.done.wait(seconds):
             raise AssertionError(
-                f"no {self.lose} was lost: nothing executed {self.text.decode()!r} often enough"
+                f"no {self.lose} was lost: nothing executed {self.pattern.pattern!r} often enough"
             )
 
 
@@ -99,9 +100,9 @@ class Proxy:
         """A libpq URI through the proxy."""
         return f"postgresql://{quote(user)}@/{quote(database)}?host={quote(os.fspath(self.folder))}"
 
-    def lose(self, text: str, what: Loss, *, nth: int = 1) -> Cut:
-        """Lose the request or the reply of the *nth* execution, from now on, of a statement that holds *text*."""
-        cut = Cut(text.encode(), what, nth)
+    def lose(self, pattern: str, what: Loss, *, nth: int = 1) -> Cut:
+        """Lose request or reply of the *nth* execution from now on of a statement in which *pattern* (a regex) is found."""
+        cut = Cut(re.compile(pattern.encode()), what, nth)
         with self._lock:
             self._cuts.append(cut)
         return cut
@@ -170,7 +171,7 @@ class Proxy:
         """The loss that this execution meets, if any; called once for each execution."""
         with self._lock:
             for cut in self._cuts:
-                if cut.text in sql:
+                if cut.pattern.search(sql):
                     cut.left -= 1
                     if cut.left == 0:
                         self._cuts.remove(cut)
