@@ -112,15 +112,16 @@ class Place:
         made = [NewJob(task, payload, **more) for _ in range(count)]
         return [answer.id for answer in self.space.run(jobs.enqueue(made))]
 
-    def worker(self, *arguments: str, wait: bool = True, dsn: str | None = None, **variables: str) -> Worker:
-        """Start one; *wait* until it serves."""
+    def worker(
+        self, *arguments: str, wait: bool = True, dsn: str | None = None, group: bool = False
+    ) -> Worker:
+        """Start one; *wait* until it serves; in a process *group* of its own if asked."""
         log = self.folder / f"log-{len(self.workers)}"
         environment = {
             **os.environ,
             "FENCEROW_DSN": dsn or self.space.dsn,
             "PLACE": str(self.folder),
-            "PYTHONPATH": str(ROOT),
-            **variables,
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
         }
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -129,6 +130,7 @@ class Place:
                 stderr=stream,
                 env=environment,
                 cwd=ROOT,
+                process_group=0 if group else None,
             )
         worker = Worker(process, log)
         self.workers.append(worker)
