@@ -19,7 +19,7 @@ def _faults(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     faults.add_argument("--lease", type=float, default=2.5, help="seconds")
     faults.add_argument("--spacing", type=float, help="seconds from one fault to the next")
     faults.add_argument(
-        "--drain", type=float, default=600.0, help="seconds that the rest may take at the end"
+        "--drain", type=float, default=1800.0, help="seconds that the rest may take at the end"
     )
     faults.add_argument("--evidence", type=Path, metavar="FILE", help="figures as JSON")
     faults.add_argument("--keep", type=Path, metavar="FOLDER", help="leave tapes and logs there")
@@ -55,7 +55,7 @@ def main() -> int:
             plan = faults.Plan(
                 seconds=chosen.seconds if short else chosen.minutes * 60,
                 seed=secrets.randbelow(10**6) if chosen.seed is None else chosen.seed,
-                spacing=chosen.spacing or (0.7 if short and chosen.seconds < 120 else 2.7),
+                spacing=chosen.spacing or (0.7 if short and chosen.seconds < 120 else 2.5),
                 rate=chosen.rate,
                 lease=chosen.lease,
                 drain=chosen.drain,

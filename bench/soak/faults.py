@@ -1,5 +1,6 @@
 """
-The campaign of random faults: a throwaway server, workers under supervisors, producers, and a nemesis; then the checker.
+The campaign of random faults: a throwaway server, workers under supervisors, producers, a proxy between them, and a
+nemesis; then the checker.
 
 Faults stop first, then the producers; the queue drains; everything is told to end; what is left behind is looked for; and
 only then the tape is read and checked.
@@ -27,6 +28,7 @@ from bench.soak import nemesis, places, processes, tape
 from bench.soak.check import Violation, check, excerpt, repeats
 from fencerow.server import Cluster
 from fencerow.store.migrate import migrate_dsn
+from fencerow.testing.proxy import Proxy
 
 SUPERVISORS = 2
 PROCESSES = 2
@@ -48,10 +50,10 @@ class Plan:
 
     seconds: float
     seed: int
-    spacing: float = 2.7
+    spacing: float = 2.5
     rate: float = 210.0
     lease: float = 2.5
-    drain: float = 600.0
+    drain: float = 1800.0
     keep: Path | None = None
 
 
@@ -73,7 +75,7 @@ class _Campaign:
         self.plan = plan
         self.folder = folder
         self.mark = secrets.token_hex(8)
-        for part in ("sent", "effects", "ledger", "logs", "tmp", "r"):
+        for part in ("sent", "effects", "ledger", "logs", "tmp"):
             (folder / part).mkdir()
         self.left: list[Violation] = []
         self.figures: dict[str, Any] = {}
@@ -125,12 +127,8 @@ class _Campaign:
         plan = self.plan
         with ExitStack() as stack:
             logs = stack.enter_context((self.folder / "logs" / "others.log").open("ab"))
-            relayed = f"postgresql://fencerow@/fencerow?host={self.folder / 'r'}"
-            env = processes.environment(self.mark, relayed, self.folder)
-            listen, upstream = self.folder / "r" / ".s.PGSQL.5432", cluster.sockets / ".s.PGSQL.5432"
-            relay = processes.Child("bench.soak.relay", str(listen), str(upstream), env=env, log=logs)
-            stack.callback(relay.end, 10)
-            relay.hear()
+            proxy = stack.enter_context(Proxy(cluster.sockets))
+            env = processes.environment(self.mark, proxy.dsn("fencerow", "fencerow"), self.folder)
             stack.enter_context(self._fleet(env))
             producer = processes.Child(
                 "bench.soak.produce", str(plan.seed), str(plan.rate), env=env, log=logs
@@ -139,7 +137,7 @@ class _Campaign:
             producer.hear()
             self._await_workers(dsn)
             enemy = nemesis.Nemesis(
-                cluster, dsn=dsn, relay=relay, mark=self.mark, lease=plan.lease, say=self.say
+                cluster, dsn=dsn, proxy=proxy, mark=self.mark, lease=plan.lease, say=self.say
             )
             faults = nemesis.schedule(
                 plan.seed, list(enemy.families), seconds=plan.seconds, spacing=plan.spacing
@@ -225,7 +223,6 @@ class _Campaign:
         temporary = sorted(path.name for path in (self.folder / "tmp").iterdir())
         if temporary:
             self.left.append(Violation("nothing left", None, f"temporary files: {temporary[:5]}"))
-        (self.folder / "r" / ".s.PGSQL.5432").unlink(missing_ok=True)
 
     def _look_for_sessions(self, connection: psycopg.Connection[Any]) -> None:
         rows = connection.execute(

@@ -22,6 +22,7 @@ from bench import measure
 from bench.soak import places, processes
 from fencerow.ops import jobs
 from fencerow.store.session import SyncSession, Target
+from fencerow.store.stores import SESSIONS_MAX as SESSIONS_EACH
 from fencerow.types import NewJob
 
 AHEAD = 20_000
@@ -35,16 +36,29 @@ PAYLOADS = {
 }
 CENSUSES = 3
 JOB_SECONDS_MAX = 0.02
+SESSIONS_MAX = 8 + 2 * SESSIONS_EACH + 1
+"""The worker's own store, those of async and sync handlers, and the listener."""
+SESSIONS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() "
+    "AND application_name LIKE 'fencerow%' AND application_name NOT LIKE '% renew'"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """PSS in KiB; descriptors by what they point at; tasks, threads and objects as counted inside the worker."""
+    """
+    PSS in KiB; tasks, threads and objects as counted inside the worker.
+
+    Attributes:
+        descriptors: by what they point at; sockets without those of database sessions.
+        sessions: of the worker; opened when several operations meet, at most as many as its stores may have.
+    """
 
     jobs: int
     worker_kib: int
     renewer_kib: int
     descriptors: dict[str, int]
+    sessions: int
     os_threads: int
     tasks: int
     threads: int
@@ -58,7 +72,7 @@ class Look:
 
 class _Run:
     def __init__(self, dsn: str, mark: str) -> None:
-        self.session = SyncSession(Target(dsn))
+        self.session = SyncSession(Target(dsn, name="producer"))
         self.connection = psycopg.connect(dsn, autocommit=True)
         self.mark = mark
         self.sent = 0
@@ -120,11 +134,15 @@ class _Run:
         pids = {found.role: found.pid for found in processes.marked(self.mark)}
         worker, renewer = pids["worker"], pids["renewer"]
         names = processes.descriptors(worker)
+        sessions = int(self._value(SESSIONS))
+        counted = {name: names.count(name) for name in dict.fromkeys(names)}
+        counted["socket"] -= sessions
         return Look(
             self.sent,
             processes.pss_kib(worker),
             processes.pss_kib(renewer),
-            {name: names.count(name) for name in dict.fromkeys(names)},
+            counted,
+            sessions,
             processes.threads(worker),
             told["tasks"],
             told["threads"],
@@ -176,6 +194,8 @@ def _judge(
         for what in ("descriptors", "os_threads", "tasks", "threads")
         if getattr(before, what) != getattr(after, what)
     ]
+    if after.sessions > SESSIONS_MAX:
+        wrong.append(f"{after.sessions} database sessions, at most {SESSIONS_MAX}")
     total = count + 2 * CENSUSES
     if row != (total, total):
         wrong.append(f"done once and ended: {row}, not {total}")
@@ -195,7 +215,8 @@ def main(count: int, first: int, evidence: Path | None) -> int:
     for look in found["looks"]:
         print(
             f"after {look['jobs']:9,} jobs: {look['kib'] / 1024:7.1f} MiB PSS (worker {look['worker_kib'] / 1024:.1f}, "
-            f"renewer {look['renewer_kib'] / 1024:.1f}), {sum(look['descriptors'].values())} descriptors, "
+            f"renewer {look['renewer_kib'] / 1024:.1f}), {sum(look['descriptors'].values())} descriptors "
+            f"and {look['sessions']} sessions, "
             f"{look['os_threads']} threads, {look['tasks']} tasks, {look['objects']:,} objects"
         )
     print(f"growth {found['growth_kib']} KiB, allowed {GROWTH_KIB}")

@@ -19,18 +19,29 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 
-from bench.soak.processes import Child, marked
+from bench.soak.processes import marked
 from fencerow.server import Cluster
+from fencerow.testing.proxy import Proxy
 
 AT_ONCE = 3
-TRIES_SECONDS = 3.0
+TRIES_SECONDS = 8.0
 HOLD_SECONDS = 2.0
 SLOW_DISK_SECONDS = 1.5
 SLOW_DISK_DELAY = "150ms"
+LOSS_SECONDS = 4.0
+LOST_STATEMENTS = (
+    r"\bclaim\(",
+    r"\bcomplete\(",
+    r"\brenew\(",
+    r"\benqueue_many\(",
+    r"^COMMIT",
+    r"\bretry\(",
+    r"\bprogress\(",
+)
 LOCKED_TABLES = ("ready", "running", "lease", "ended", "scheduled", "job")
 HELD_ROWS = ("lease", "running", "ready")
 
@@ -60,7 +71,7 @@ def schedule(seed: int, families: list[str], *, seconds: float, spacing: float) 
 class Nemesis:
     """
     Args:
-        dsn: of the server itself, not of the relay.
+        dsn: of the server itself, not of the proxy.
         lease: seconds; a stopped worker sleeps longer than this.
         say: called with one line per fault.
     """
@@ -70,7 +81,7 @@ class Nemesis:
         cluster: Cluster,
         *,
         dsn: str,
-        relay: Child,
+        proxy: Proxy,
         mark: str,
         lease: float,
         say: Callable[[str], None],
@@ -80,7 +91,7 @@ class Nemesis:
         self.skipped: dict[str, str] = {}
         self._cluster = cluster
         self._dsn = dsn
-        self._relay = relay
+        self._proxy = proxy
         self._mark = mark
         self._lease = lease
         self._say = say
@@ -99,9 +110,10 @@ class Nemesis:
             "server restarted, immediate": lambda _: self._restarted("immediate"),
             "server restarted, fast": lambda _: self._restarted("fast"),
             "server read-only": self._read_only,
-            "connection cut": lambda chance: self._cut("now", chance),
-            "request cut off": lambda chance: self._cut("request", chance),
-            "reply cut off": lambda chance: self._cut("reply", chance),
+            "all connections cut": self._all_cut,
+            "request lost": lambda chance: self._lost("request", chance),
+            "reply lost": lambda chance: self._lost("reply", chance),
+            "network stands still": self._stands_still,
             "table locked": self._table_locked,
             "rows held, idle in transaction": self._rows_held,
             "slow disk": self._slow_disk,
@@ -185,9 +197,27 @@ class Nemesis:
 
     # -- connections and backends
 
-    def _cut(self, order: str, chance: random.Random) -> str | None:
-        answer = self._relay.ask(f"{order} {chance.random()}")
-        return f"by the relay ({order})" if answer == "cut" else None
+    def _all_cut(self, _chance: random.Random) -> str:
+        self._proxy.sever()
+        return "by the proxy"
+
+    def _lost(self, what: Literal["request", "reply"], chance: random.Random) -> str | None:
+        pattern = chance.choice(LOST_STATEMENTS)
+        nth = chance.randint(1, 2)
+        try:
+            self._proxy.lose(pattern, what, nth=nth).wait(LOSS_SECONDS)
+        except AssertionError:
+            return None  # it stays armed, and is not counted when it comes
+        return f"of {pattern}, the {nth}."
+
+    def _stands_still(self, chance: random.Random) -> str:
+        seconds = self._lease * (0.3 + 0.6 * chance.random())
+        self._proxy.stand_still()
+        try:
+            time.sleep(seconds)
+        finally:
+            self._proxy.go_on()
+        return f"for {seconds:.1f} s"
 
     @contextmanager
     def _session(self, name: str = "nemesis") -> Iterator[psycopg.Connection[tuple[Any, ...]]]:

@@ -97,7 +97,7 @@ def descriptors(pid: int) -> list[str]:
 
 
 class Child:
-    """A program of this package that is spoken to in lines."""
+    """A program of this package that says a line when it is ready, and ends with its input."""
 
     def __init__(self, module: str, *arguments: str, env: Mapping[str, str], log: IO[bytes]) -> None:
         self.process = subprocess.Popen(
@@ -109,22 +109,12 @@ class Child:
             cwd=ROOT,
             text=True,
         )
-        self._turn = threading.Lock()
 
     def hear(self) -> str:
         """Its next line."""
         if self.process.stdout is None:
             raise RuntimeError("started without a pipe")
         return self.process.stdout.readline().strip()
-
-    def ask(self, line: str) -> str:
-        """Say a line, and its answer."""
-        if self.process.stdin is None:
-            raise RuntimeError("started without a pipe")
-        with self._turn:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-            return self.hear()
 
     def end(self, seconds: float) -> int | None:
         """End its input and wait; its exit code, None if it had to be killed."""

@@ -33,12 +33,12 @@ WAITING = ("nap", "thread", "progress", "commit", "commit_thread", "again", "onc
 WAYS = ("keyed", "keyless", "inside")
 # Shares of 100.
 MIX = {
-    "plain": 34,
-    "nap": 15,
-    "thread": 15,
-    "progress": 8,
-    "commit": 8,
-    "commit_thread": 4,
+    "plain": 54,
+    "nap": 8,
+    "thread": 8,
+    "progress": 6,
+    "commit": 5,
+    "commit_thread": 3,
     "unavailable": 3,
     "again": 3,
     "snoozed": 3,

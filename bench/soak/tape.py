@@ -87,7 +87,16 @@ class Call:
 
 @dataclass(slots=True)
 class Tape:
-    """Everything that the checker reads. ``orders``: numbers in the business table of the producers who had a transaction."""
+    """
+    Everything that the checker reads.
+
+    Attributes:
+        orders: numbers in the business table of the producers who had a transaction.
+        business: (job, generation) of each row that ``job.commit()`` wrote.
+        ledger: keys whose effect the destination applied.
+        live: jobs that have not ended.
+        stopped: calls that came too late and were stopped at their beginning.
+    """
 
     sent: list[Sent] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -98,7 +107,7 @@ class Tape:
     orders: list[int] = field(default_factory=list)
     business: list[tuple[int, int]] = field(default_factory=list)
     ledger: set[str] = field(default_factory=set)
-    live: int = 0
+    live: set[int] = field(default_factory=set)
     stopped: int = 0
 
 
@@ -148,9 +157,9 @@ def read(folder: Path, connection: psycopg.Connection[Any]) -> Tape:
 
     calls, stopped = read_calls(_lines(folder / "effects"))
     live = rows(
-        "SELECT (SELECT count(*) FROM fencerow.ready) + (SELECT count(*) FROM fencerow.scheduled) "
-        "+ (SELECT count(*) FROM fencerow.running)"
-    )[0][0]
+        "SELECT job_id FROM fencerow.ready UNION ALL SELECT job_id FROM fencerow.scheduled "
+        "UNION ALL SELECT job_id FROM fencerow.running"
+    )
     claimed, at = _epoch("claimed_at"), _epoch("ended_at")
     return Tape(
         sent=read_sent(folder / "sent"),
@@ -182,6 +191,6 @@ def read(folder: Path, connection: psycopg.Connection[Any]) -> Tape:
         orders=[row[0] for row in rows("SELECT n FROM public.soak_orders")],
         business=[(row[0], row[1]) for row in rows("SELECT job_id, generation FROM public.soak_business")],
         ledger={path.name for path in (folder / "ledger").glob("*/*")},
-        live=live,
+        live={row[0] for row in live},
         stopped=stopped,
     )

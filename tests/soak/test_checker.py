@@ -101,7 +101,7 @@ PLANTED: list[tuple[str, str, Change]] = [
     ("acknowledged under another id", "I1 nothing lost", changed("sent", 1, ids=(11,))),
     ("never ended", "I1 one terminal state", without("ended", 0)),
     ("ended twice", "I1 one terminal state", added("ended", Ended(11, 1, 1, "done", 9.9, 11.0))),
-    ("live after the drain", "I1 one terminal state", lambda tape: setattr(tape, "live", 1)),
+    ("live after the drain", "I1 one terminal state", lambda tape: tape.live.add(11)),
     ("a row without its job", "I1 reachable", added("ended", Ended(99, 1, 1, "done", 9.9, 11.0))),
     ("made up", "I1 nothing made up", both(added("jobs", Job(16, 10, "refused")))),
     ("enqueued twice", "I11 one job per enqueue", added("jobs", Job(16, 1, "plain"))),
