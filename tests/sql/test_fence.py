@@ -54,6 +54,7 @@ WRITES: dict[str, Write] = {
 
 
 def _alive(space: Space, clock: Clock) -> Claim:
+    clock.stop()
     enqueue(space)
     lease(space)
     return claim(space)[0]
@@ -61,7 +62,7 @@ def _alive(space: Space, clock: Clock) -> Claim:
 
 def _lease_over(space: Space, clock: Clock) -> Claim:
     held = _alive(space, clock)
-    clock.advance(30)
+    clock.advance(30)  # to the microsecond: the end of a lease is outside of it
     return held
 
 
