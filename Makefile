@@ -29,8 +29,9 @@ bench: venv ## Measure speed and print figures with their conditions
 lab: ## Play every fault scenario on a disposable cluster
 	@echo "make lab: not built yet; the fault lab is planned, see CHANGELOG.md for what exists." >&2; exit 2
 
-soak: venv ## Repeat the property tests with 10,000 examples each
+soak: venv ## Repeat the property tests with 10,000 examples each, then 30 minutes of random faults (FAULTS="--minutes 5")
 	@$(bin)/python -m pytest tests -m soak --hypothesis-profile=soak --timeout=0 -n logical $(ARGS)
+	@$(bin)/python -m bench.soak faults $(FAULTS)
 
 docs: venv ## Write the generated pages and verify every link in the docs
 	@$(bin)/python tools/transitions.py --write

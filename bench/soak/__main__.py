@@ -15,7 +15,7 @@ def _faults(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     length.add_argument("--minutes", type=float, default=30.0)
     length.add_argument("--seconds", type=float, help="a short form: faults follow each other faster")
     faults.add_argument("--seed", type=int, help="of the schedule; drawn and printed when not given")
-    faults.add_argument("--rate", type=float, default=210.0, help="jobs enqueued a second")
+    faults.add_argument("--rate", type=float, default=225.0, help="jobs enqueued a second")
     faults.add_argument("--lease", type=float, default=2.5, help="seconds")
     faults.add_argument("--spacing", type=float, help="seconds from one fault to the next")
     faults.add_argument(

@@ -36,6 +36,11 @@ CONCURRENCY = 8
 GRACE_SECONDS = 3.0
 LOG_LINES = 40
 EXCERPTS = 3
+LONG_SECONDS, FAULTS_MIN, FAMILY_MIN, RATE_MIN = 1800, 600, 30, 200
+LIVE = (
+    "SELECT (SELECT count(*) FROM fencerow.ready WHERE NOT suspect), (SELECT count(*) FROM fencerow.ready WHERE suspect), "
+    "(SELECT count(*) FROM fencerow.scheduled), (SELECT count(*) FROM fencerow.running)"
+)
 SETTINGS = {"shared_buffers": "128MB", "max_connections": "200", "max_wal_size": "1GB"}
 
 
@@ -51,7 +56,7 @@ class Plan:
     seconds: float
     seed: int
     spacing: float = 2.5
-    rate: float = 210.0
+    rate: float = 225.0
     lease: float = 2.5
     drain: float = 1800.0
     keep: Path | None = None
@@ -150,7 +155,7 @@ class _Campaign:
             self.figures["produced_seconds"] = round(time.monotonic() - began, 1)
             if code != 0:
                 self.left.append(Violation("campaign", None, f"the producers ended with {code}"))
-            self.figures["faults"] = dict(enemy.done)
+            self.figures["faults"] = {family: enemy.done[family] for family in enemy.families}
             self.figures["without_victim"] = dict(enemy.missed)
             self.figures["skipped"] = enemy.skipped
             self._drain(dsn)
@@ -191,20 +196,16 @@ class _Campaign:
 
     def _drain(self, dsn: str) -> None:
         began = time.monotonic()
-        live = (
-            "SELECT (SELECT count(*) FROM fencerow.ready) + (SELECT count(*) FROM fencerow.scheduled) "
-            "+ (SELECT count(*) FROM fencerow.running)"
-        )
         said = 0.0
         with psycopg.connect(dsn, autocommit=True) as connection:
             while True:
-                row = connection.execute(live).fetchone()
+                row = connection.execute(LIVE).fetchone()
                 took = time.monotonic() - began
-                if row == (0,) or took > self.plan.drain:
+                if row is None or not any(row) or took > self.plan.drain:
                     break
                 if took - said > 10:
                     said = took
-                    self.say(f"draining: {row[0] if row else '?'} live")
+                    self.say("draining: {} ready, {} suspects, {} scheduled, {} running".format(*row))
                 time.sleep(0.1)
         self.figures["drain_seconds"] = round(time.monotonic() - began, 1)
 
@@ -243,10 +244,13 @@ class _Campaign:
         for batch in found.sent:
             was[f"{batch.how} {batch.was}"] += len(batch.numbers)
         acknowledged = sum(number for what, number in was.items() if what.endswith("acknowledged"))
+        rate = round(acknowledged / self.figures["produced_seconds"], 1)
+        if self.plan.seconds >= LONG_SECONDS:
+            violations += _too_little(self.figures["faults"], rate)
         figures = {
             **self.figures,
             "enqueued": dict(sorted(was.items())),
-            "acknowledged_per_second": round(acknowledged / self.figures["produced_seconds"], 1),
+            "acknowledged_per_second": rate,
             "jobs": len(found.jobs),
             "calls": len(found.calls),
             "repeated_calls": count,
@@ -280,6 +284,17 @@ class _Campaign:
             with path.open(encoding="utf-8", errors="replace") as file:
                 lines += [f"{path.stem}: {line.rstrip()}" for line in file if f"job={job} " in line]
         return lines[:LOG_LINES]
+
+
+def _too_little(faults: dict[str, int], rate: float) -> Iterator[Violation]:
+    """What a long campaign has to have gone through, or it proves less than it says."""
+    if sum(faults.values()) < FAULTS_MIN:
+        yield Violation("proof", None, f"{sum(faults.values())} faults, fewer than {FAULTS_MIN}")
+    for family, count in faults.items():
+        if count < FAMILY_MIN:
+            yield Violation("proof", None, f"{family}: {count} times, less than {FAMILY_MIN}")
+    if rate < RATE_MIN:
+        yield Violation("proof", None, f"{rate} jobs a second were acknowledged, fewer than {RATE_MIN}")
 
 
 def table(figures: dict[str, Any]) -> str:
