@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Common:
+class _Running:
     """The parts that need no I/O."""
 
     __slots__ = ("_hold", "_kept", "_owner", "log")
@@ -199,7 +199,7 @@ class Commit(_Result):
         return self.connection.execute(query, params)
 
 
-class AsyncJob(_Common):
+class AsyncJob(_Running):
     """The running job, in an async handler."""
 
     __slots__ = ("_store",)
@@ -302,7 +302,7 @@ class AsyncJob(_Common):
         self._end_commit(None)
 
 
-class Job(_Common):
+class Job(_Running):
     """The running job, in a sync handler."""
 
     __slots__ = ("_store",)

@@ -50,6 +50,16 @@ class Target:
         self.statement_seconds = statement_seconds
         self.isolation = Isolation()
 
+    def hasty(self, watchdog_seconds: float) -> Target:
+        """The same place for statements that answer at once or not at all."""
+        return Target(
+            self.dsn,
+            schema=self.schema,
+            name=self.name,
+            pooler=self.pooler,
+            statement_seconds=watchdog_seconds * limits.STATEMENT_TIMEOUT_SECONDS / limits.WATCHDOG_SECONDS,
+        )
+
     @property
     def watchdog_seconds(self) -> float:
         return self.statement_seconds * limits.WATCHDOG_SECONDS / limits.STATEMENT_TIMEOUT_SECONDS

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from fencerow.errors import FencerowError
 from fencerow.log import logger
 from fencerow.ops import workers
-from fencerow.store.classify import Phase, classify
-from fencerow.store.session import AsyncSession, Target
-from fencerow.store.watchdog import watch_async
+from fencerow.store.listening import Ear
+from fencerow.store.session import Target
 
 LOOK_SECONDS = 5.0
 LOOK_TIMEOUT_SECONDS = 2.0
@@ -29,52 +27,33 @@ class Listener:
     """
 
     def __init__(self, target: Target, wake: Callable[[int], None]) -> None:
-        self._session = AsyncSession(target)
+        self._ear = Ear(target.hasty(LOOK_TIMEOUT_SECONDS))
         self._wake = wake
         self.listening = False
 
     async def run(self) -> None:
         """Listen for as long as the worker lives, connecting again after each loss."""
-        import psycopg
-
         failures = 0
         while True:
             try:
                 await self._listen()
             except FencerowError as error:
-                self._lost(error)
-            except psycopg.Error as error:
-                self._lost(classify(error, name="listen", phase=Phase.INSIDE, lost=True))
+                if self.listening:
+                    logger.warning("no notifications for now, polling instead: %s", error)
             failures = 0 if self.listening else failures + 1
             self.listening = False
-            await self._session.close()
+            await self._ear.close()
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
 
-    def _lost(self, error: FencerowError) -> None:
-        if self.listening:
-            logger.warning("no notifications for now, polling instead: %s", error)
-
     async def _listen(self) -> None:
-        channel = await self._session.run(workers.channel())
-        connection = await self._session.connect()
-        await connection.execute(f'LISTEN "{channel}"'.encode())
+        await self._ear.open(workers.channel())
         self.listening = True
         while True:
-            async for notification in connection.notifies(timeout=LOOK_SECONDS):
-                self._heard(notification.payload)
-            await self._look(connection)
-
-    async def _look(self, connection: Any) -> None:
-        handle = watch_async(connection.fileno(), LOOK_TIMEOUT_SECONDS)
-        try:
-            await connection.execute("SELECT 1")
-        finally:
-            handle.cancel()
-
-    def _heard(self, payload: str) -> None:
-        if payload.isdecimal():
-            self._wake(int(payload))
+            async for payload in self._ear.hear(LOOK_SECONDS):
+                if payload.isdecimal():
+                    self._wake(int(payload))
+            await self._ear.look()
 
     async def close(self) -> None:
         """Stop listening."""
-        await self._session.close()
+        await self._ear.close()

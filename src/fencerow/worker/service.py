@@ -40,8 +40,9 @@ from fencerow.worker.trouble import Trouble
 from fencerow.worker.waiting import first
 
 CLAIM_ENDS_SECONDS = 2.0
-SETTLE_SECONDS_MIN = 2.0
-LEAVE_SECONDS = 2.0
+UNWIND_SECONDS = 1.0
+SETTLE_SECONDS_MIN = 3.0
+LEAVE_SECONDS = 5.0
 HURRY_SECONDS = 1.0
 RELIEVE_SECONDS = 0.5
 HANDLER_SESSIONS = 4
@@ -370,7 +371,7 @@ class Service:
         if runner is not None:
             await self._within(runner.drained(), self.settings.grace)
             runner.stop_all()
-            await self._within(runner.drained(), min(1.0, self.settings.grace))
+            await self._within(runner.drained(), UNWIND_SECONDS)
             runner.settle_rest()
             runner.close()
         await asyncio.wait(self._claimers, timeout=CLAIM_ENDS_SECONDS)
@@ -381,7 +382,7 @@ class Service:
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await first(self._leave(), LEAVE_SECONDS)
+        await first(self._leave(), HURRY_SECONDS if self._hurry.is_set() else LEAVE_SECONDS)
 
     async def _within(self, work: Coroutine[Any, Any, Any], seconds: float) -> None:
         """Do some work for at most *seconds*, or until a second signal."""
