@@ -12,6 +12,7 @@ import os
 import platform
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from bench.soak.check import Violation, check, excerpt, repeats
 from fencerow.server import Cluster
 from fencerow.store.migrate import migrate_dsn
 from fencerow.testing.proxy import Proxy
+from fencerow.worker.supervisor import EXIT_CRASH_LOOP
 
 SUPERVISORS = 2
 PROCESSES = 2
@@ -36,6 +38,9 @@ CONCURRENCY = 8
 GRACE_SECONDS = 3.0
 LOG_LINES = 40
 EXCERPTS = 3
+EXITS_BY_FAULT = (0, -signal.SIGKILL, -signal.SIGTERM, EXIT_CRASH_LOOP)
+"""A supervisor was told to stop, killed, told to stop before it listened, or saw too many of its workers killed."""
+STANDSTILL_SECONDS = 60.0
 LONG_SECONDS, FAULTS_MIN, FAMILY_MIN, RATE_MIN = 1800, 600, 30, 200
 LIVE = (
     "SELECT (SELECT count(*) FROM fencerow.ready WHERE NOT suspect), (SELECT count(*) FROM fencerow.ready WHERE suspect), "
@@ -180,6 +185,9 @@ class _Campaign:
                 "by_fault": {str(code): count for code, count in Counter(fleet.exits).items()},
                 "at_the_end": codes,
             }
+            strange = [code for code in fleet.exits if code not in EXITS_BY_FAULT]
+            if strange:
+                self.left.append(Violation("stop", None, f"supervisors ended with {sorted(set(strange))}"))
             if codes != [0] * SUPERVISORS:
                 self.left.append(Violation("stop", None, f"the supervisors ended with {codes}"))
 
@@ -187,7 +195,8 @@ class _Campaign:
         deadline = time.monotonic() + 60
         with psycopg.connect(dsn, autocommit=True) as connection:
             while True:
-                row = connection.execute("SELECT count(*) FROM fencerow.live_workers()").fetchone()
+                # Asleep, so that it has looked for jobs: a lease alone may be that of a worker which died right after.
+                row = connection.execute("SELECT count(DISTINCT lease_id) FROM fencerow.asleep").fetchone()
                 if row == (SUPERVISORS * PROCESSES,):
                     return
                 if time.monotonic() > deadline:
@@ -196,12 +205,18 @@ class _Campaign:
 
     def _drain(self, dsn: str) -> None:
         began = time.monotonic()
-        said = 0.0
+        said = moved = 0.0
+        before: tuple[Any, ...] | None = None
         with psycopg.connect(dsn, autocommit=True) as connection:
             while True:
                 row = connection.execute(LIVE).fetchone()
                 took = time.monotonic() - began
                 if row is None or not any(row) or took > self.plan.drain:
+                    break
+                if row != before:
+                    before, moved = row, took
+                elif took - moved > STANDSTILL_SECONDS:
+                    self.say("nothing moves any more")
                     break
                 if took - said > 10:
                     said = took

@@ -164,7 +164,7 @@ def deploy(place: _Place, *, quick: bool) -> Figures:
     try:
         while time.monotonic() - began < seconds or not replaced.over:
             # Most are short; some outlive the grace and have to be given back.
-            new = [_wait_job(5.0 if chance.random() < 0.01 else 0.3 * chance.random()) for _ in range(4)]
+            new = [_wait_job(5.0 if chance.random() < 0.03 else 0.3 * chance.random()) for _ in range(4)]
             session.run(jobs.enqueue(new))
             sent += len(new)
             time.sleep(0.1)
