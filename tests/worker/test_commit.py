@@ -137,7 +137,7 @@ async def test_a_lost_claim_leaves_nothing_but_its_refusal(
             "INSERT INTO fencerow.ended (job_id, lease_id, ended_at, generation, attempt, outcome) "
             "SELECT job_id, 1, fencerow.now(), generation, 1, 'cancelled' FROM gone",
         }
-        business.connection.execute(moves[fate].format(job=job.id))
+        business.connection.execute(moves[fate].format(job=job.id).encode())
 
     app.acts = {place: lose}  # type: ignore[attr-defined]
     (job,) = put(business, "t")

@@ -136,12 +136,12 @@ def test_a_schema_that_does_not_fit_ends_it_before_claiming(
     """Bad input 23."""
     place.enqueue("quick")
     kept = place.space.value("SELECT contract FROM fencerow.space")
-    place.space.connection.execute(change)
+    place.space.connection.execute(change.encode())
     try:
         worker = place.worker(wait=False)
         code = worker.ended()
     finally:
-        place.space.connection.execute(undo)
+        place.space.connection.execute(undo.encode())
         place.space.connection.execute("UPDATE fencerow.space SET contract = %s", (kept,))
 
     assert code == 3, worker.said

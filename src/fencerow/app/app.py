@@ -107,7 +107,8 @@ class App(Hosting, Waiting):
         backoff: tuple[Duration, Duration] = BACKOFF,
         keep: Duration = limits.KEEP_SECONDS_DEFAULT,
         keep_failed: Duration = limits.KEEP_FAILED_SECONDS_DEFAULT,
-        executor: Literal["async", "thread"] | None = None,
+        executor: Literal["async", "thread", "process"] | None = None,
+        memory: int | None = None,
     ) -> TaskDecorator: ...
     def task(self, *function: Any, **policy: Any) -> Any:
         """
@@ -120,7 +121,9 @@ class App(Hosting, Waiting):
             retry_on, fail_on: exception classes; the one nearest to the error decides. All others are retried.
             backoff: (base, cap) between attempts.
             keep, keep_failed: how long ended jobs are kept.
-            executor: ``"async"`` or ``"thread"``; None: by the kind of function.
+            executor: ``"async"``, ``"thread"`` or ``"process"``; None: by the kind of function. A process job is killed, with
+                all that it started, when its time or its lease is over.
+            memory: bytes of address space that a process job may use.
 
         Raises:
             DuplicateTask: the name is taken.  InvalidName, InvalidValue, ConfigError: what is possible instead.
@@ -135,7 +138,8 @@ class App(Hosting, Waiting):
         name: str | None = None,
         retry_on: ErrorClasses | type[Exception] = (),
         fail_on: ErrorClasses | type[Exception] = (),
-        executor: Literal["async", "thread"] | None = None,
+        executor: Literal["async", "thread", "process"] | None = None,
+        memory: int | None = None,
         **policy: Any,
     ) -> Task[Any, Any]:
         handler = check_function(function)
@@ -146,6 +150,7 @@ class App(Hosting, Waiting):
             retry_on=options.check_error_classes(retry_on, "retry_on"),
             fail_on=options.check_error_classes(fail_on, "fail_on"),
             executor=executor,
+            memory=memory,
         )
         return self._register(task)
 

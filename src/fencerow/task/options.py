@@ -254,20 +254,29 @@ def policy(
 Executor = Literal["async", "thread", "process"]
 
 
-def check_executor(value: object, *, is_async: bool) -> Literal["async", "thread"]:
+def check_executor(value: object, *, is_async: bool) -> Executor:
     """Where a handler runs; None: on the loop if it is async, else in a thread."""
     fitting: Literal["async", "thread"] = "async" if is_async else "thread"
     if value is None:
         return fitting
-    if value == "process":
-        raise ConfigError('executor="process" is not built yet', hint=f'Use executor="{fitting}".')
     one_of(value, "executor", get_args(Executor))
+    if value == "process":
+        return "process"
     if value != fitting:
         kind = "an async" if is_async else "a sync"
         raise ConfigError(
             f'executor="{value}" does not fit {kind} handler', hint=f'Use executor="{fitting}".'
         )
     return fitting
+
+
+def check_memory(value: object, *, executor: Executor) -> int | None:
+    """Bytes of address space that a job may use; None: no bound. Only a process can be bounded."""
+    if value is None:
+        return None
+    if executor != "process":
+        raise ConfigError("memory bounds a process", hint='Write executor="process" beside it.')
+    return integer(value, "memory", least=limits.MEMORY_BYTES_MIN, most=limits.INT64_MAX)
 
 
 def check_error_classes(value: object, what: str) -> ErrorClasses:

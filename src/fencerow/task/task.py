@@ -79,7 +79,9 @@ class Task(Generic[P, R]):
         function: the handler itself.
         is_async: it runs on the event loop.
         takes_job: its first parameter receives the running job.
-        executor: ``"async"`` (on the loop) or ``"thread"``.
+        executor: ``"async"`` (on the loop), ``"thread"``, or ``"process"``: a child of its own, killed with all that it
+            started when its time or its lease is over.
+        memory: bytes of address space of a process job; None: no bound.
         retry_on, fail_on: exception classes that decide against the rule, see policy.decide().
     """
 
@@ -92,6 +94,7 @@ class Task(Generic[P, R]):
         retry_on: ErrorClasses = (),
         fail_on: ErrorClasses = (),
         executor: Literal["async", "thread", "process"] | None = None,
+        memory: int | None = None,
     ) -> None:
         self.function = function
         self.app = app
@@ -99,6 +102,7 @@ class Task(Generic[P, R]):
         self.name = policy.name
         self.is_async = inspect.iscoroutinefunction(function)
         self.executor = options.check_executor(executor, is_async=self.is_async)
+        self.memory = options.check_memory(memory, executor=self.executor)
         self.retry_on = options.check_error_classes(retry_on, "retry_on")
         self.fail_on = options.check_error_classes(fail_on, "fail_on")
         if set(self.retry_on) & set(self.fail_on):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from fencerow.clock import boottime
 from fencerow.hold import Hold
 from fencerow.log import JobLog
 from fencerow.task import Task
@@ -55,6 +56,11 @@ class Attempt:
     def key(self) -> tuple[int, int, int]:
         """What fences it. A job may run twice in one process: an overdue thread, and the attempt after it."""
         return self.lease.id, self.claim.job_id, self.claim.generation
+
+    def begin(self) -> None:
+        """Its handler is about to be called: from now on its time runs."""
+        if self.timeout is not None:
+            self.hold.deadline = boottime() + self.timeout
 
     @property
     def log(self) -> JobLog:

@@ -11,19 +11,20 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
-from fencerow import limits, policy
+from fencerow import limits
 from fencerow.app import App
 from fencerow.clock import boottime
-from fencerow.errors import InvalidPayload, UnknownTask
+from fencerow.errors import UnknownTask
 from fencerow.hold import Hold
 from fencerow.store.stores import AsyncStore
 from fencerow.task import Task
-from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze, TaskPolicy
+from fencerow.types import Claim, Settlement
+from fencerow.worker import outcome
 from fencerow.worker.attempt import Attempt, Stop
 from fencerow.worker.call import in_thread, on_loop
+from fencerow.worker.children import ChildDied, Children, died
 from fencerow.worker.claim import Lane
 from fencerow.worker.keep import Lease
 from fencerow.worker.settle import Settler
@@ -42,11 +43,6 @@ _REASONS = {
 }
 
 
-def _seconds(delay: timedelta | float | int) -> float:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    return min(max(0.0, seconds), limits.DELAY_SECONDS_MAX)
-
-
 def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
     """What a sync handler returned or raised, as a value: a future refuses to carry StopIteration and would never end."""
     try:
@@ -55,20 +51,13 @@ def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, 
         return None, error
 
 
-def _text(reason: str) -> str:
-    return policy.sanitise(str(reason), limits.ERROR_CHARACTERS_MAX)
-
-
-def _policy(attempt: Attempt) -> TaskPolicy:
-    return TaskPolicy(attempt.claim.task) if attempt.task is None else attempt.task.policy
-
-
 class Runner:
     """
     All attempts that run in this process.
 
     Args:
         freed: called with the lane when a slot became free.
+        children: the processes of tasks with executor="process".
         promise: called with the time (CLOCK_BOOTTIME) by which this loop will have looked at its jobs again; while it
             is past, the process is hung and its leases are not renewed.
     """
@@ -83,6 +72,7 @@ class Runner:
         slots: int,
         grace: float,
         freed: Callable[[Lane], None],
+        children: Children,
         promise: Callable[[float], None],
     ) -> None:
         self.running: dict[tuple[int, int, int], Attempt] = {}
@@ -92,6 +82,7 @@ class Runner:
         self._space_id = space_id
         self._grace = grace
         self._freed = freed
+        self._children = children
         self._promise = promise
         self._promised = float("inf")
         self._threads = ThreadPoolExecutor(max_workers=slots, thread_name_prefix=THREADS)
@@ -123,10 +114,9 @@ class Runner:
 
     async def _run(self, attempt: Attempt, lane: Lane) -> None:
         attempt.started_at = began = boottime()
-        if attempt.timeout is not None:
-            attempt.hold.deadline = began + attempt.timeout
-            if attempt.timeout < SHORT_TIMEOUT_SECONDS:
-                asyncio.get_running_loop().call_later(attempt.timeout, self.stop, attempt, Stop.TIMEOUT)
+        attempt.begin()
+        if attempt.timeout is not None and attempt.timeout < SHORT_TIMEOUT_SECONDS:
+            asyncio.get_running_loop().call_later(attempt.timeout, self._look_at, attempt)
         try:
             settlement = await self._outcome(attempt)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit included
@@ -149,6 +139,8 @@ class Runner:
             raise UnknownTask(
                 f"this worker knows no task {claim.task!r}", hint="Start a worker whose app has it."
             )
+        if task.executor == "process":
+            return await self._children.run(attempt, self._space_id)
         if task.is_async:
             value = await on_loop(self._app, task, attempt.hold, self._store)
         else:
@@ -160,29 +152,7 @@ class Runner:
             )
             if raised is not None:
                 raise raised
-        return self._returned(attempt, task, value)
-
-    def _returned(self, attempt: Attempt, task: Task[Any, Any], value: object) -> Settlement:
-        claim = attempt.claim
-        match value:
-            case None:
-                return Settlement(claim, "complete")
-            case Retry(delay, reason):
-                seconds = self._backoff(attempt) if delay is None else _seconds(delay)
-                return Settlement(claim, "retry", error=_text(reason or "retry asked for"), delay=seconds)
-            case Snooze(delay, reason):
-                return Settlement(claim, "snooze", error=_text(reason) or None, delay=_seconds(delay))
-            case Fail(reason):
-                return Settlement(claim, "fail", error=_text(reason or "failed by its handler"))
-            case Cancel(reason):
-                return Settlement(claim, "cancelled", error=_text(reason or "cancelled by its handler"))
-        try:
-            return Settlement(claim, "complete", result=task.encode_result(value))
-        except InvalidPayload as error:
-            why = str(error)
-        except Exception as error:  # noqa: BLE001 - reading a hostile object; running the job again would not help
-            why = f"reading it raises {type(error).__name__}"
-        return Settlement(claim, "fail", kind="invalid", error=_text(f"the result cannot be stored: {why}"))
+        return outcome.returned(claim, task, value)
 
     def _raised(self, attempt: Attempt, error: BaseException) -> Settlement:
         claim = attempt.claim
@@ -202,28 +172,14 @@ class Runner:
                     "retry",
                     kind="timeout",
                     error=f"ran longer than {attempt.timeout} s",
-                    delay=self._backoff(attempt),
+                    delay=outcome.backoff(claim, attempt.task),
                 )
-        if attempt.hold.is_ours(error):
-            return Settlement(claim, "snooze", error=policy.describe(error), delay=self._backoff(attempt))
-        if attempt.hold.lost is not None:
-            return attempt.lost(f"stopped because a write was refused: {attempt.hold.lost}")
         attempt.log.info("raised %s", type(error).__name__)
-        task = attempt.task
-        decision = policy.decide(
-            error,
-            attempt=claim.attempt,
-            policy=_policy(attempt),
-            retry_on=() if task is None else task.retry_on,
-            fail_on=() if task is None else task.fail_on,
+        return (
+            died(attempt, error)
+            if isinstance(error, ChildDied)
+            else outcome.raised(attempt.hold, attempt.task, error)
         )
-        return Settlement(
-            claim, decision.verb, kind=decision.kind, error=decision.error, delay=decision.delay
-        )
-
-    def _backoff(self, attempt: Attempt) -> float:
-        given = _policy(attempt)
-        return policy.backoff(attempt.claim.attempt, base=given.backoff_base, cap=given.backoff_cap)
 
     def _settle(self, attempt: Attempt, settlement: Settlement) -> None:
         if attempt.settled:
@@ -238,13 +194,15 @@ class Runner:
         self._settler.add(settlement)
 
     def stop(self, attempt: Attempt, why: Stop) -> None:
-        """Tell a running handler to stop: an async one is cancelled, in a thread its next ``job`` call raises."""
+        """Tell a handler to stop: an async one is cancelled, a process is killed, in a thread its next ``job`` call raises."""
         if attempt.settled or not why.outranks(attempt.stop):
             return
         attempt.stop, attempt.stop_at = why, boottime()
         attempt.hold.lost = attempt.hold.lost or _REASONS[why]
         attempt.hold.cancel_requested |= why is Stop.CANCEL
         attempt.log.info("told to stop: %s", why.value)
+        if self._children.kill(attempt):
+            return
         # A task cancelled before its first step would never run, and so never settle: _outcome looks at `stop` itself.
         if attempt.running is not None and attempt.started_at and not attempt.in_thread:
             attempt.running.cancel()
@@ -261,6 +219,11 @@ class Runner:
         for attempt in list(self.running.values()):
             if attempt.claim.job_id in wanted:
                 self.stop(attempt, Stop.CANCEL)
+
+    def _look_at(self, attempt: Attempt) -> None:
+        deadline = attempt.hold.deadline
+        if deadline is not None and boottime() >= deadline:
+            self.stop(attempt, Stop.TIMEOUT)
 
     async def watch(self) -> None:
         """Stop what is overdue, and settle without its handler what does not stop."""

@@ -16,18 +16,18 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from fencerow import __version__, limits
+from fencerow import limits
 from fencerow.app import App
 from fencerow.clock import boottime
 from fencerow.errors import FencerowError, StoreError
 from fencerow.log import logger
 from fencerow.ops import workers
-from fencerow.ops.base import Op
-from fencerow.store import migrate
 from fencerow.store.classify import is_configuration
 from fencerow.store.stores import AsyncStore
 from fencerow.types import Answer, Claim, Settlement
+from fencerow.worker.children import Children
 from fencerow.worker.claim import Lane, jittered, lanes_of
+from fencerow.worker.introduce import introduce
 from fencerow.worker.keep import Keeper, Lease
 from fencerow.worker.listen import Listener
 from fencerow.worker.reconcile import Reconciler
@@ -70,6 +70,7 @@ class Service:
             lease_seconds=settings.lease,
         )
         self.queues = [queue for queue, _ in settings.queues]
+        self.slots = sum(lane.slots for lane in self.lanes)
         self.settler = Settler(self.store, self.trouble, self._settled, self._broken)
         self.keeper = Keeper(
             self.target,
@@ -80,6 +81,7 @@ class Service:
             on_lost=self._lost,
             on_cancel=self._cancel,
         )
+        self.children = Children(settings.app_ref, self.target, self.keeper.memory.fd)
         self.sweeper = Sweeper(self.store, self.queues, self.trouble, self._suspects)
         self.listener = Listener(self.target, self._notified)
         self.isolation = Isolation(settings, self.name)
@@ -108,6 +110,7 @@ class Service:
                 await self.stopping.wait()
                 await self._stop()
         finally:
+            await self.children.stop()
             await self.keeper.stop()
             await self.listener.close()
             await self.handler_store.close()
@@ -131,20 +134,13 @@ class Service:
         self.stopping.set()
 
     async def _introduce(self) -> str | None:
-        """
-        Check the schema, declare tasks, register, open a lease; the identity of the space.
-
-        A database that is away is waited for; what waiting cannot cure ends the worker before it claims anything.
-        """
+        """The identity of the space. A database that is away is waited for; what waiting cannot cure ends the worker."""
         await self.keeper.start()
         while not self.stopping.is_set():
             try:
-                migrate.check_contract(*await self.store.run(migrate.contract()))
-                for task in self.app.tasks.values():
-                    await self.store.run(workers.declare_task(task.policy))
-                await self.store.run(self._registration())
-                await self.keeper.current()
-                space = await self.store.run(workers.space_id())
+                space = await introduce(
+                    self.app, self.store, self.keeper, name=self.name, queues=self.queues, slots=self.slots
+                )
                 self.trouble.over(START_TROUBLE)
                 return space
             except FencerowError as error:
@@ -154,27 +150,16 @@ class Service:
                     await first(self.stopping.wait(), self.trouble.noted(error, START_TROUBLE))
         return None
 
-    def _registration(self) -> Op[None]:
-        return workers.register(
-            self.name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            queues=self.queues,
-            tasks=list(self.app.tasks),
-            slots=sum(lane.slots for lane in self.lanes),
-        )
-
     def _start(self, space_id: str) -> None:
-        slots = sum(lane.slots for lane in self.lanes)
         self.runner = Runner(
             self.app,
             self.handler_store,
             self.settler,
             space_id=space_id,
-            slots=slots,
+            slots=self.slots,
             grace=self.settings.grace,
             freed=self._freed,
+            children=self.children,
             promise=self.keeper.memory.promise,
         )
         self.reconciler = Reconciler(
@@ -199,7 +184,7 @@ class Service:
             if not self.target.pooler:
                 self._begin(self.listener.run(), "listen")
         self._claimers = [self._begin(self._serve(lane), "claim") for lane in self.lanes]
-        logger.info("worker %s serves %s with %d slots", self.name, ", ".join(self.queues), slots)
+        logger.info("worker %s serves %s with %d slots", self.name, ", ".join(self.queues), self.slots)
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"fencerow {name}")

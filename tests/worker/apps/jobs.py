@@ -114,3 +114,55 @@ async def stuck(job: AsyncJob) -> None:
     """A thread of the loop's own pool that never comes back."""
     note(job, "begun")
     await asyncio.to_thread(threading.Event().wait)
+
+
+@app.task(name="process.value", executor="process")
+def process_value(job: Job, value: list[int]) -> list[int]:
+    note(job, f"group {os.getpgid(0)}")
+    return value
+
+
+@app.task(name="process.async", executor="process")
+async def process_async(job: AsyncJob) -> int:
+    await job.progress(0.5, "half")
+    note(job, "done")
+    return job.id
+
+
+@app.task(name="process.dies", executor="process", max_attempts=2, backoff=(0.01, 0.05))
+def process_dies(job: Job, how: str) -> None:
+    note(job, "begun")
+    if how == "signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    os._exit(7)
+
+
+@app.task(name="process.hangs", executor="process", timeout=1, max_attempts=1)
+def process_hangs(job: Job) -> None:
+    child = os.fork()
+    if child == 0:
+        os.execvp("sleep", ["sleep", "600"])
+    note(job, f"grandchild {child}")
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@app.task(name="process.waits", executor="process", backoff=(0.01, 0.05))
+def process_waits(job: Job, gate: str) -> None:
+    note(job, "begun")
+    while not opened(gate):
+        _tick.wait(0.01)
+    note(job, "done")
+
+
+@app.task(name="process.hungry", executor="process", memory=1 << 30, max_attempts=1)
+def process_hungry(job: Job) -> None:
+    note(job, "begun")
+    bytearray(2 << 30)
+
+
+@app.task(name="process.commit", executor="process")
+def process_commit(job: Job) -> None:
+    with job.commit() as tx:
+        tx.execute("CREATE TABLE IF NOT EXISTS public.committed (job bigint)")
+        tx.execute("INSERT INTO public.committed VALUES (%s)", (job.id,))
+        tx.result = "ok"
