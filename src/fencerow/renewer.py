@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 SLOT = struct.Struct("dd")
 SLOTS = 64
@@ -178,7 +179,7 @@ class Renewer:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _open(self, watchdog: float) -> psycopg.Connection[Any]:
-        given = psycopg.conninfo.conninfo_to_dict(self.dsn)
+        given = conninfo_to_dict(self.dsn)
         arguments: dict[str, Any] = {"application_name": f"{self.name} renew"[:63], "connect_timeout": 2}
         if not self.pooler:
             timeout = f"-c statement_timeout={max(50, int(watchdog * 625))}"
