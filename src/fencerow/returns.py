@@ -120,9 +120,10 @@ def _without_outcomes(annotation: Any) -> Any:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         members = typing.get_args(annotation)
     left = [member for member in members if member not in _OUTCOMES]
-    if any(member in (Any, object) for member in left):
+    # A handler that returns nothing may still give a result by job.commit().
+    if left in ([], [type(None)]) or any(member in (Any, object) for member in left):
         return Any
-    return typing.Union[tuple(left)] if left else type(None)  # noqa: UP007 - made at run time
+    return typing.Union[tuple(left)]  # noqa: UP007 - made at run time
 
 
 def _unreadable(annotation: Any) -> str | None:

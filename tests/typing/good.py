@@ -48,3 +48,32 @@ async def calls() -> None:
     handles = await app.aenqueue_many([plain.bind(1), in_thread.bind("x")])
     assert_type(handles[0].id, int)
     assert_type(await handles[0].acancel(reason="no"), str)
+
+
+def receipt(cents: int, *, note: str = "") -> str:
+    return f"{cents} {note}"
+
+
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@app.task
+async def steps(job: AsyncJob) -> None:
+    assert_type(await job.step("receipt", receipt, 5, note="x"), str)
+    assert_type(await job.step("fetch", fetch, "https://example.org"), bytes)
+    await job.enqueue_child(plain.bind(7))
+
+
+@app.task
+def steps_in_thread(job: Job) -> None:
+    assert_type(job.step("receipt", receipt, 5), str)
+
+
+async def results() -> None:
+    handle = app.handle(5, plain)
+    assert_type(handle, Handle[str])
+    assert_type(handle.result(timeout=1), str)
+    assert_type(await in_thread.enqueue("x").aresult(timeout=timedelta(seconds=1)), bytes)
+    async with app.worker(queues={"mail": 3}) as worker:
+        assert_type(worker.name, str)

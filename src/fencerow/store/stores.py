@@ -33,6 +33,7 @@ class AsyncStore:
         self._idle: deque[AsyncSession] = deque()
         self._free = asyncio.Semaphore(sessions)
         self._closed = False
+        self._pid = os.getpid()
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation as a transaction of its own; see AsyncSession.run."""
@@ -78,11 +79,16 @@ class AsyncStore:
         while self._idle:
             await self._idle.pop().close()
 
+    def __del__(self) -> None:
+        self.abandon()  # its loop ended without a word, and nobody else knows of its connections
+
     def abandon(self) -> None:
-        """As close, when the loop has ended and nothing can be awaited in it any more."""
+        """As close, when the loop has ended and nothing can be awaited in it any more. A fork leaves its parent's alone."""
         self._closed = True
         while self._idle:
-            self._idle.pop().abandon()
+            session = self._idle.pop()
+            if os.getpid() == self._pid:
+                session.abandon()
 
 
 class SyncStore:
