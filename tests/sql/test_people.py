@@ -3,13 +3,17 @@
 import pytest
 
 from fencerow.errors import Duplicate
-from fencerow.ops import jobs
+from fencerow.ops import jobs, workers
 from fencerow.testing.clock import Clock
 from fencerow.testing.space import Space
 from fencerow.types import Claim, Unique
 from tests.sql.steps import claim, enqueue, job, kinds, lease, lose, policy, running, settle, state
 
 DAY = 86400.0
+
+
+def clock_ahead(space: Space) -> float:
+    return float(space.value("SELECT extract(epoch FROM ahead) FROM fencerow.test_clock"))
 
 
 def test_cancel_answers_for_every_state(space: Space) -> None:
@@ -147,3 +151,28 @@ def test_purged_job_is_unknown_to_everybody(space: Space) -> None:
     assert space.run(jobs.cancel(held.job_id)) == "unknown"
     assert space.run(jobs.redrive(held.job_id)) == "unknown"
     assert space.run(jobs.outcome(held)) == "lost"
+
+
+def test_what_no_job_keeps_is_forgotten_in_time(space: Space, clock: Clock) -> None:
+    """Leases and workers of the past go after 30 days, audit rows after a year; a live worker's row stays."""
+    policy(space, keep=0.0)
+    for name, number in (("gone", 1), ("lives", 2)):
+        space.run(
+            workers.register(name, host="h", pid=1, version="0", queues=["default"], tasks=["t"], slots=1)
+        )
+        space.run(workers.open_lease(number, name, seconds=DAY if name == "lives" else 30.0))
+    space.run(workers.close_lease(1))
+    space.run(jobs.cancel(enqueue(space)[0], "me"))
+    seen = []
+    for days in (29, 31, 366):
+        clock.advance(days * DAY - clock_ahead(space))
+        space.rows("UPDATE fencerow.lease SET until = fencerow.now() + length")
+        space.run(jobs.purge())
+        seen.append(
+            [
+                space.value(f"SELECT count(*) FROM fencerow.{table}")
+                for table in ("past_lease", "worker", "intervention")
+            ]
+        )
+
+    assert [[1, 2, 1], [0, 1, 1], [0, 1, 0]] == seen

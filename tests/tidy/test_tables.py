@@ -32,7 +32,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     },
     "attempt": {"insert": {"rules/end_attempts"}, "delete": {"jobs/purge"}},
     "step": {"insert": {"jobs/keep_step"}, "delete": {"jobs/purge"}},
-    "refusal": {"insert": {"rules/refuse"}, "delete": {"jobs/purge"}},
+    "refusal": {"insert": {"rules/refuse"}, "delete": {"jobs/purge", "rules/forget"}},
     "lease": {
         "insert": {"workers/open_lease"},
         "update": {"jobs/expire", "jobs/renew"},

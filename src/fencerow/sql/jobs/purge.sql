@@ -53,6 +53,9 @@ BEGIN
   WHERE u.ctid = over.tid;
   DELETE FROM fencerow.step AS s WHERE s.job_id = ANY (v_jobs);
   DELETE FROM fencerow.job AS j WHERE j.id = ANY (v_jobs);
+  IF p_after = 0 THEN
+    PERFORM fencerow.forget(v_at, p_limit);
+  END IF;
   purged := coalesce(cardinality(v_jobs), 0);
 END
 $body$;
