@@ -120,9 +120,8 @@ class DuplicateInBatch(UsageError):
 
 class StepMismatch(UsageError):
     """
-    QF007: a step's name, order or function is not what an earlier attempt kept, so its result may mean something else.
-
-    The job ends failed at once (kind invalid): with the right code in place, redrive it.
+    QF007: a step's name, order or function is not what an earlier attempt kept, so that its result may mean something
+    else. The job ends failed at once (kind invalid): with the right code in place, redrive it.
     """
 
     code = "step_mismatch"
@@ -221,11 +220,8 @@ class ClaimLost(FencerowError):
 
 class JobFailed(FencerowError):
     """
-    The job whose result was asked for ended failed.
-
-    Attributes:
-        kind: of its last attempt: ``failed``, ``invalid``, ``unavailable``, ``timeout`` or ``lost``.
-        error: what the database keeps of its error, whole; the message has its first line.
+    The job whose result was asked for ended failed; ``kind`` of its last attempt: ``failed``, ``invalid``,
+    ``unavailable``, ``timeout`` or ``lost``. ``error`` is all that the database keeps, the message has its first line.
     """
 
     code = "job_failed"

@@ -31,3 +31,10 @@ def order(job: Job, amount: int) -> str:
     if job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return receipt
+
+
+@app.task(name="apart", executor="process")
+def apart(job: Job, amount: int) -> list[str | int]:
+    receipt = job.step("charge", charge, amount)
+    handle = job.enqueue_child(child.bind(receipt))
+    return [receipt, handle.id]

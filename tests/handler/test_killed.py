@@ -46,3 +46,19 @@ def test_kill_9_after_a_step_leaves_it_done_and_its_child_enqueued_once(space: S
     assert space.rows("SELECT kind FROM fencerow.attempt") == [("lost",)]
     assert space.value("SELECT count(*) FROM fencerow.job WHERE parent_id IS NOT NULL") == 1
     assert space.rows("SELECT generation, place, name FROM fencerow.step") == [(1, 1, "charge")]
+
+
+@pytest.mark.slow
+def test_steps_and_children_of_a_handler_in_a_process_of_its_own(space: Space, tmp_path: Path) -> None:
+    """Slow: a worker and its child start."""
+    (job,) = space.run(jobs.enqueue([NewJob("apart", '{"amount": 5}')]))
+    command = [sys.executable, "-m", "fencerow", "worker", "tests.handler.shop:app", "--burst"]
+    environment = {**os.environ, "FENCEROW_DSN": space.dsn, "EFFECTS": str(tmp_path / "effects")}
+
+    answer = subprocess.run(command, cwd=ROOT, env=environment, timeout=50, capture_output=True, text=True)
+
+    assert answer.returncode == 0, answer.stderr
+    ((child, parent),) = space.rows("SELECT id, parent_id FROM fencerow.jobs WHERE task = 'child'")
+    assert parent == job.id
+    assert space.value("SELECT result FROM fencerow.ended") == ["receipt for 5", child], answer.stderr
+    assert space.rows("SELECT name, result FROM fencerow.step") == [("charge", '"receipt for 5"')]
