@@ -103,7 +103,11 @@ def one_table_stepper(connection: Connection, batch: int) -> Step:
         if rows:
             connection.execute(
                 "SELECT one.complete(%s, %s::bigint[], %s::int[])",
-                (lease, int_array(int(str(row[0])) for row in rows), int_array(int(str(row[1])) for row in rows)),
+                (
+                    lease,
+                    int_array(int(str(row[0])) for row in rows),
+                    int_array(int(str(row[1])) for row in rows),
+                ),
                 binary=True,
             ).fetchall()
         return len(rows)
@@ -131,7 +135,8 @@ def e1(cluster: measure.Cluster, count: int) -> None:
                 if name == "one table":
                     connection.execute((Path(__file__).parent / "one_table.sql").read_bytes())
                     connection.execute(
-                        "INSERT INTO one.job (queue, task, payload) SELECT 'bench', 'noop', %s::jsonb FROM generate_series(1, %s)",
+                        "INSERT INTO one.job (queue, task, payload) SELECT 'bench', 'noop', %s::jsonb "
+                        "FROM generate_series(1, %s)",
                         (PAYLOAD, count),
                     )
                     connection.execute("VACUUM ANALYZE")
@@ -144,7 +149,10 @@ def e1(cluster: measure.Cluster, count: int) -> None:
                     wal = measure.wal_position(connection)
                     rates = drain(step, count)
                     wal = (measure.wal_position(connection) - wal) // count
-            print(f"E1 {count} jobs {'pinned  ' if pin else 'unpinned'} {name:15} per fifth {rates}  WAL {wal} B/job", flush=True)
+            print(
+                f"E1 {count} jobs {'pinned  ' if pin else 'unpinned'} {name:15} per fifth {rates}  WAL {wal} B/job",
+                flush=True,
+            )
 
 
 def e3(cluster: measure.Cluster, count: int) -> None:
@@ -156,18 +164,24 @@ def e3(cluster: measure.Cluster, count: int) -> None:
                 if not pins:
                     for function in ("claim", "complete"):
                         found = connection.execute(
-                            "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = %s AND pronamespace = 'fencerow'::regnamespace",
+                            "SELECT oid::regprocedure::text FROM pg_proc "
+                            "WHERE proname = %s AND pronamespace = 'fencerow'::regnamespace",
                             (function,),
                         ).fetchone()
                         for setting in PLANNER:
-                            connection.execute(f"ALTER FUNCTION {found and found[0]} RESET {setting}".encode())
+                            connection.execute(
+                                f"ALTER FUNCTION {found and found[0]} RESET {setting}".encode()
+                            )
                 fill(connection, count)
                 if not analysed:
-                    connection.execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'fencerow.%'")
+                    connection.execute(
+                        "DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'fencerow.%'"
+                    )
                 step = stepper(connection, 500, watermark=True)
                 rates = drain(step, 100_000)
             print(
-                f"E3 backlog {count} {'analysed' if analysed else 'no statistics'} pins {'on ' if pins else 'off'} per fifth {rates}",
+                f"E3 backlog {count} {'analysed' if analysed else 'no statistics'} "
+                f"pins {'on ' if pins else 'off'} per fifth {rates}",
                 flush=True,
             )
 
@@ -182,9 +196,7 @@ def e4(cluster: measure.Cluster, count: int) -> None:
                 fill(connection, total)
             waits: list[float] = []
             began = time.perf_counter()
-            threads = [
-                threading.Thread(target=_claimer, args=(dsn, batch, waits)) for _ in range(claimers)
-            ]
+            threads = [threading.Thread(target=_claimer, args=(dsn, batch, waits)) for _ in range(claimers)]
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -6,6 +6,7 @@ Draw the picture of the README: the demo, run in a real terminal (tmux), its las
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
@@ -50,7 +51,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     here = str(Path(sys.base_prefix))
     text = Text.from_ansi(screen().rstrip().replace(here, "/usr"))
-    console = Console(record=True, width=COLUMNS, file=Path("/dev/null").open("w"))
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(text)
     svg = console.export_svg(title="make demo")
     target.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL))

@@ -113,8 +113,8 @@ def test_programs_out_of_reach_are_copied_once(
     if libraries.is_dir():
         shutil.copytree(libraries, package.with_name(libraries.name))
     closed = find_binaries(package / found.folder.parent.name / "bin")
+    cluster = make(tmp_path / "pg", account=lower, binaries=closed)
     for _ in range(2):
-        cluster = make(tmp_path / "pg", account=lower, binaries=closed)
         cluster.start()
         assert cluster.binaries.folder.is_relative_to(shelter / "programs")
         cluster.stop()

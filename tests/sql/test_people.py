@@ -175,4 +175,4 @@ def test_what_no_job_keeps_is_forgotten_in_time(space: Space, clock: Clock) -> N
             ]
         )
 
-    assert [[1, 2, 1], [0, 1, 1], [0, 1, 0]] == seen
+    assert seen == [[1, 2, 1], [0, 1, 1], [0, 1, 0]]

@@ -80,7 +80,8 @@ class _Observed(Service):
         if startable is None:
             super()._dispatch(lane)
             return
-        self._aside += lane.take_back(lambda claim: claim.job_id not in startable)
+        wanted = startable
+        self._aside += lane.take_back(lambda claim: claim.job_id not in wanted)
         super()._dispatch(lane)
         if self.runner is not None:
             # Here, because its retry may be claimed before the answer to its settlement is read.

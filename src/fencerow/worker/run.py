@@ -43,10 +43,10 @@ _REASONS = {
 }
 
 
-def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
+def _called(handler: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a sync handler returned or raised, as a value: a future refuses to carry StopIteration and would never end."""
     try:
-        return function(*args, **kwargs), None
+        return handler(), None
     except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit included
         return None, error
 
@@ -146,9 +146,10 @@ class Runner:
         else:
             store = self._app.store()
             attempt.in_thread = True
-            call = contextvars.copy_context().run
+            context = contextvars.copy_context()
             value, raised = await asyncio.get_running_loop().run_in_executor(
-                self._threads, call, _called, in_thread, (self._app, task, attempt.hold, store), {}
+                self._threads,
+                lambda: context.run(_called, lambda: in_thread(self._app, task, attempt.hold, store)),
             )
             if raised is not None:
                 raise raised
