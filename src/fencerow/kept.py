@@ -91,7 +91,7 @@ class Keeping:
             )
             self._kept.update((row.place, row) for row in rows)
             self._at_end = len(rows) < PAGE
-            self._read_to = rows[-1].place if rows else self._read_to
+            self._read_to = max(self._read_to, rows[-1].place) if rows else self._read_to
         found = self._kept.pop(step.place, None)
         if found is None:
             other = next((row for row in self._kept.values() if row.name == step.name), None)

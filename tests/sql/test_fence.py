@@ -16,6 +16,7 @@ from tests.sql.steps import (
     enqueue,
     expire,
     forged,
+    job,
     kinds,
     lease,
     lose,
@@ -37,6 +38,17 @@ def _progress(space: Space, held: Claim) -> str:
     return space.run(jobs.progress(held, 0.5, "half")).verdict
 
 
+def _step(space: Space, held: Claim) -> str:
+    return space.run(jobs.keep_step(held, 1, "one", "shop.one", "1")).verdict
+
+
+def _child(space: Space, held: Claim) -> str:
+    answer, child = space.run(jobs.enqueue_child(held, job(idempotency_key="child")))
+    assert (child is not None) == answer.accepted
+    assert space.value("SELECT count(*) FROM fencerow.job WHERE parent_id IS NOT NULL") == answer.accepted
+    return answer.verdict
+
+
 def _enter(space: Space, held: Claim) -> str:
     try:
         space.run(jobs.enter(held))
@@ -49,6 +61,8 @@ SETTLES = ("complete", "fail", "retry", "snooze", "release", "lost", "cancelled"
 WRITES: dict[str, Write] = {
     **{verb: _settle(verb) for verb in SETTLES},
     "progress": _progress,
+    "step": _step,
+    "child": _child,
     "enter": _enter,
 }
 
