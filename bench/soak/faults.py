@@ -110,6 +110,8 @@ class _Campaign:
                 self._look_for_sessions(connection)
                 found = tape.read(self.folder, connection)
         finally:
+            if cluster.log.exists():
+                shutil.copy(cluster.log, self.folder / "logs" / "server.log")
             cluster.remove()
             self._log.close()
         if cluster.sockets.exists() or cluster.data.exists():

@@ -30,6 +30,7 @@ from fencerow.testing.proxy import Proxy
 AT_ONCE = 3
 TRIES_SECONDS = 8.0
 HOLD_SECONDS = 2.0
+RESTART_SECONDS = 30.0
 SLOW_DISK_SECONDS = 1.5
 SLOW_DISK_DELAY = "150ms"
 LOSS_SECONDS = 4.0
@@ -273,7 +274,7 @@ class Nemesis:
 
     def _restarted(self, mode: str) -> str:
         with self._server:
-            self._cluster.restart("immediate" if mode == "immediate" else "fast")
+            self._cluster.restart("immediate" if mode == "immediate" else "fast", timeout=RESTART_SECONDS)
             self._until_answers()
         return f"-m {mode}"
 
