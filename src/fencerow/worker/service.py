@@ -47,6 +47,10 @@ HURRY_SECONDS = 1.0
 RELIEVE_SECONDS = 0.5
 HANDLER_SESSIONS = 4
 EXIT_CONFIGURATION = 3
+LINGER_SECONDS = 2.0
+"""How long a process for suspects waits for another one: starting the next process costs more."""
+BACKLOG_MAX = 2 * limits.SETTLE_BATCH_MAX
+"""Unanswered settlements beyond which nothing more is claimed."""
 CLAIM_TROUBLE = "jobs cannot be claimed"
 START_TROUBLE = "the database cannot be reached"
 
@@ -97,6 +101,8 @@ class Service:
         self._idle_lanes: set[Lane] = set()
         self._claiming = asyncio.Lock()
         self._dozing: dict[Lane, int] = {}
+        self._held_back = False
+        self._linger_until = 0.0
 
     async def run(self, *, signals: bool = True) -> int:
         """Work until told to stop, by a signal unless the process is somebody else's; the exit code."""
@@ -206,7 +212,10 @@ class Service:
     async def _serve(self, lane: Lane) -> None:
         while not self.stopping.is_set():
             try:
-                if lane.demand == 0 or self.settler.backlog > 2 * limits.SETTLE_BATCH_MAX:
+                self._held_back = self.settler.backlog > BACKLOG_MAX or (
+                    self.settings.alone and not self.settler.idle
+                )
+                if lane.demand == 0 or self._held_back:
                     await self._wait(lane, None)
                     continue
                 lease = await self.keeper.current()
@@ -222,6 +231,8 @@ class Service:
     async def _found(self, lane: Lane, lease: Lease, found: int) -> None:
         """Asleep only when nothing was found after saying so, and awake for all producers as soon as something was."""
         dozing = self._dozing.get(lane)
+        if found:
+            self._linger_until = boottime() + LINGER_SECONDS
         if found or (dozing is not None and dozing != lease.id):
             if self._dozing.pop(lane, None) is not None and dozing is not None:
                 await self.store.run(workers.rouse(dozing, lane.queues))
@@ -260,9 +271,10 @@ class Service:
         self._idle_lanes.discard(lane)
 
     async def _nothing_due(self) -> bool:
-        if self.settings.alone:
-            return True
-        await self.sweeper.sweep()
+        if not self.settings.alone:
+            await self.sweeper.sweep()
+        elif boottime() < self._linger_until:
+            return False
         for lane in self.lanes:
             if await self._claim(lane, await self.keeper.current()):
                 return False
@@ -326,7 +338,8 @@ class Service:
         lease = self.keeper.leases.get(claim.lease)
         if lease is not None and lease.held.get(claim.job_id) == claim.generation:
             del lease.held[claim.job_id]
-        if self.settings.burst and self.runner is not None and not self.runner.running:
+        idle = self.settings.burst and self.runner is not None and not self.runner.running
+        if idle or (self._held_back and self.settler.backlog <= BACKLOG_MAX):
             for event in self._wake.values():
                 event.set()
 
