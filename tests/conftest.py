@@ -26,7 +26,16 @@ settings.load_profile("default")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes more than a second; the docstring says why")
+    config.addinivalue_line("markers", "campaign: long; CI runs it, elsewhere FENCEROW_CAMPAIGN=1 does")
     config.addinivalue_line("markers", "soak: properties that `make soak` repeats with 10,000 examples")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not (os.environ.get("CI") or os.environ.get("FENCEROW_CAMPAIGN")):
+        skip = pytest.mark.skip(reason="long: CI runs it, FENCEROW_CAMPAIGN=1 does here")
+        for item in items:
+            if item.get_closest_marker("campaign") is not None:
+                item.add_marker(skip)
 
 
 def pytest_report_header() -> str:

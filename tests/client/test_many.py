@@ -25,6 +25,7 @@ def many(task: Task[..., None], *, invalid_at_the_end: bool) -> Iterator[NewJob]
         yield task.bind("x\0")
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_two_hundred_thousand_are_all_in_or_none(space: Space, app: App, task: Task[..., None]) -> None:
     """C074. Slow: it writes 400,000 jobs, and rolls half of them back."""

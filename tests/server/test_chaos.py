@@ -35,6 +35,7 @@ def kill(*pids: int | None) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_no_order_of_deaths_loses_a_commit_or_a_start(home: Path, seed: int) -> None:

@@ -14,6 +14,7 @@ SEED = 1453
 
 
 # Slow: a server, four workers, five seconds of faults, and a queue that has to drain after them.
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_short_campaign_keeps_every_promise(tmp_path: Path) -> None:

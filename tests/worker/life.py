@@ -135,7 +135,10 @@ class Place:
         worker = Worker(process, log)
         self.workers.append(worker)
         if wait:
-            until(lambda: " serves " in worker.said or process.poll() is not None, "a worker that serves")
+            try:
+                until(lambda: " serves " in worker.said or process.poll() is not None, "a worker that serves")
+            except AssertionError as error:
+                raise AssertionError(f"{error}; it said:\n{worker.said}") from None
             assert process.poll() is None, worker.said
         return worker
 
