@@ -1,6 +1,7 @@
 """Tasks for workers that run as processes. What they do is one line each in a file; what they wait for is a file."""
 
 import asyncio
+import ctypes
 import os
 import re
 import signal
@@ -81,10 +82,10 @@ def poison(job: Job) -> None:
 
 
 @app.task(name="hog")
-async def hog(job: AsyncJob, letters: int) -> None:
-    """C code that keeps the interpreter lock, on the event loop: a regular expression that tries 2^letters ways."""
+async def hog(job: AsyncJob, seconds: int) -> None:
+    """C code that keeps the interpreter lock for so long, on the event loop: a PyDLL call does not let it go."""
     note(job, "begun")
-    re.fullmatch("(a|aa)+b", "a" * letters)
+    ctypes.PyDLL(None).sleep(seconds)
     job.check()
     note(job, "done")
 
