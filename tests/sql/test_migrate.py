@@ -142,7 +142,7 @@ def test_changed_routine_is_brought_back_and_granted_rights_stay(database: Make)
 
 
 def test_pair_of_client_and_schema_that_does_not_fit_is_one_line(database: Make) -> None:
-    """Bad input 23: nothing is altered, the line says what to do."""
+    """C009, bad input 23: nothing is altered, the line says what to do."""
     dsn = database()
     session = SyncSession(Target(dsn))
     with pytest.raises(NotInstalled) as missing:
