@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from fencerow.clock import boottime
-from fencerow.hold import Hold
+from fencerow.job.hold import Hold
 from fencerow.log import JobLog
 from fencerow.task import Task
 from fencerow.types import Claim, Settlement

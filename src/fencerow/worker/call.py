@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
 from typing import Any
 
-from fencerow import theirs
 from fencerow.app import App
 from fencerow.errors import UsageError
-from fencerow.hold import Hold
-from fencerow.job import AsyncJob, Job
+from fencerow.job import AsyncJob, Job, entrusted
+from fencerow.job.hold import Hold
 from fencerow.store.stores import AsyncStore, SyncStore
 from fencerow.task import Task
 
@@ -44,9 +43,9 @@ async def _run_async(task: Task[Any, Any], hold: Hold, store: AsyncStore, job: A
     try:
         value = await task.function(*args, **kwargs)
     except BaseException:
-        await theirs.alearn(hold, store, returned=False)
+        await entrusted.alearn(hold, store, returned=False)
         raise
-    await theirs.alearn(hold, store, returned=True)
+    await entrusted.alearn(hold, store, returned=True)
     return value
 
 
@@ -74,9 +73,9 @@ def _run(task: Task[Any, Any], hold: Hold, store: SyncStore, job: Job | None) ->
     try:
         value = task.function(*args, **kwargs)
     except BaseException:
-        theirs.learn(hold, store, returned=False)
+        entrusted.learn(hold, store, returned=False)
         raise
-    theirs.learn(hold, store, returned=True)
+    entrusted.learn(hold, store, returned=True)
     return value
 
 

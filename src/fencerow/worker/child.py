@@ -24,7 +24,7 @@ from typing import Any
 from fencerow.app import App
 from fencerow.clock import boottime
 from fencerow.errors import UnknownTask
-from fencerow.hold import Hold
+from fencerow.job.hold import Hold
 from fencerow.loading import load_app
 from fencerow.renewer import SLOT, SLOTS
 from fencerow.store.stores import AsyncStore

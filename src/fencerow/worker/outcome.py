@@ -7,7 +7,7 @@ from typing import Any
 
 from fencerow import limits, policy
 from fencerow.errors import InvalidPayload
-from fencerow.hold import Hold
+from fencerow.job.hold import Hold
 from fencerow.task import Task
 from fencerow.types import Cancel, Claim, Fail, Retry, Settlement, Snooze, TaskPolicy
 

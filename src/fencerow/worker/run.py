@@ -17,7 +17,7 @@ from fencerow import limits
 from fencerow.app import App
 from fencerow.clock import boottime
 from fencerow.errors import UnknownTask
-from fencerow.hold import Hold
+from fencerow.job.hold import Hold
 from fencerow.store.stores import AsyncStore
 from fencerow.task import Task
 from fencerow.types import Claim, Settlement

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fencerow.errors import ClaimLost, FencerowError, StoreError, UsageError
-from fencerow.hold import Entrusted, Hold
+from fencerow.job.hold import Entrusted, Hold
 from fencerow.ops import jobs
-from fencerow.store import theirs
+from fencerow.store import entrusted
 from fencerow.store.protocols import VERDICTS, CommitWish, Protocol, ask_until_decided, refused
 from fencerow.store.session import arun_on, run_on
 from fencerow.store.stores import AsyncStore, SyncStore
@@ -45,7 +45,7 @@ def block(hold: Hold, store: SyncStore, wish: CommitWish, connection: Connection
     """
     schema = store.target.schema
     try:
-        theirs.check(connection, wanted="Connection")
+        entrusted.check(connection, wanted="Connection")
         hold.entrusted = Entrusted(connection)
         run_on(connection, jobs.enter(wish.claim), schema=schema)
         yield
@@ -63,7 +63,7 @@ async def ablock(
     """As block, for an async connection."""
     schema = store.target.schema
     try:
-        theirs.check(connection, wanted="AsyncConnection")
+        entrusted.check(connection, wanted="AsyncConnection")
         hold.entrusted = Entrusted(connection)
         await arun_on(connection, jobs.enter(wish.claim), schema=schema)
         yield
@@ -99,7 +99,7 @@ def learn(hold: Hold, store: SyncStore, *, returned: bool) -> None:
         ClaimLost: the claim was lost meanwhile.  StoreError: the database is away; not charged.
     """
     if (given := _given(hold)) is not None:
-        if left := theirs.is_open(given.connection):
+        if left := entrusted.is_open(given.connection):
             given.connection.close()  # it holds the ticket, and nobody is left to end it
         store.follow(_learnt(hold, returned=returned, left=left))
 
@@ -107,7 +107,7 @@ def learn(hold: Hold, store: SyncStore, *, returned: bool) -> None:
 async def alearn(hold: Hold, store: AsyncStore, *, returned: bool) -> None:
     """As learn, in an event loop."""
     if (given := _given(hold)) is not None:
-        if left := theirs.is_open(given.connection):
+        if left := entrusted.is_open(given.connection):
             await given.connection.close()  # as above
         await store.follow(_learnt(hold, returned=returned, left=left))
 

@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from fencerow import codec, limits, theirs
-from fencerow.calling import called, finished
+from fencerow import codec, limits
 from fencerow.clock import boottime
 from fencerow.errors import ClaimLost, InvalidValue, UsageError
 from fencerow.handle import Handle, Owner
-from fencerow.hold import Hold
-from fencerow.kept import Keeping, inside_step
+from fencerow.job import entrusted
+from fencerow.job.calling import called, finished
+from fencerow.job.hold import Hold
+from fencerow.job.steps import Keeping, inside_step
 from fencerow.log import JobLog
 from fencerow.ops import jobs
 from fencerow.store.protocols import INFRASTRUCTURE, CommitWish, commit_job, resolved
@@ -279,7 +280,7 @@ class AsyncJob(_Running):
         """
         wish = self._begin_commit()
         if connection is not None:
-            async with theirs.ablock(self._hold, self._store, wish, connection):
+            async with entrusted.ablock(self._hold, self._store, wish, connection):
                 yield AsyncCommit(wish, connection)
             return
         transaction = AsyncTransaction(self._store, commit_job(wish))
@@ -342,7 +343,7 @@ class Job(_Running):
         """As AsyncJob.commit."""
         wish = self._begin_commit()
         if connection is not None:
-            with theirs.block(self._hold, self._store, wish, connection):
+            with entrusted.block(self._hold, self._store, wish, connection):
                 yield Commit(wish, connection)
             return
         transaction = SyncTransaction(self._store, commit_job(wish))

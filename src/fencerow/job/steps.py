@@ -19,7 +19,7 @@ from typing import Any
 
 from fencerow import codec, limits, names
 from fencerow.errors import InvalidInput, StepMismatch, UsageError
-from fencerow.hold import Hold
+from fencerow.job.hold import Hold
 from fencerow.ops import jobs
 from fencerow.returns import Returned
 from fencerow.store.protocols import Protocol, resolved
