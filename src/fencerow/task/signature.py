@@ -38,6 +38,10 @@ class Parameter(NamedTuple):
     plain: bool
 
 
+_JOB_MODULE = "fencerow.job.job"
+"""Where the job classes stand: compared by name, because tasks are not to load what a handler needs only in a worker."""
+
+
 def job_parameter(function: Callable[..., Any], task: str) -> str | None:
     """
     Which job class the first parameter asks for: ``"AsyncJob"``, ``"Job"`` or None.
@@ -64,7 +68,7 @@ def _job_class(annotation: Any) -> str | None:
     if isinstance(annotation, str):
         found = _JOB_TEXT.fullmatch(annotation.strip("'\" "))
         return found[1] if found else None
-    if getattr(annotation, "__module__", None) == "fencerow.job" and annotation.__name__ in _JOB_CLASSES:
+    if getattr(annotation, "__module__", None) == _JOB_MODULE and annotation.__name__ in _JOB_CLASSES:
         return str(annotation.__name__)
     return None
 
