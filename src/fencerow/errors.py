@@ -9,7 +9,6 @@ Every error that Fencerow raises, and the one table from SQLSTATE to error.
     │  ├─ StepMismatch            QF007  the handler's steps are not those that an earlier attempt kept
     ├─ IdempotencyConflict        a key was used before for something else
     ├─ Duplicate                  a unique key is held; .job_id of its holder
-    ├─ NotPossible                the job's state does not allow it
     ├─ SchemaError                NotInstalled  SchemaBehind  SchemaAhead  MigrationFailed
     ├─ ClaimLost                  the claim no longer gives authority; .verdict and what the database knows
     ├─ JobFailed  JobCancelled    of a job whose result is waited for; .job_id, .kind of a failure
@@ -142,16 +141,6 @@ class Duplicate(FencerowError):
     def __init__(self, message: str, *, job_id: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.job_id = job_id
-
-
-class NotPossible(FencerowError):
-    """The job's state does not allow what was asked; ``state`` is its state."""
-
-    code = "not_possible"
-
-    def __init__(self, message: str, *, state: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.state = state
 
 
 class SchemaError(FencerowError):

@@ -85,7 +85,6 @@ def test_wrong_usage_is_code_2_on_stderr(call: Run, arguments: tuple[str, ...]) 
         (errors.Deadlock("x"), 4),
         (errors.Duplicate("x", job_id=1), 1),
         (errors.IdempotencyConflict("x"), 1),
-        (errors.NotPossible("x", state="done"), 1),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )

@@ -30,7 +30,6 @@ _BY_ERROR: Final[tuple[tuple[type[errors.FencerowError], int], ...]] = (
     (errors.Rejected, USAGE),
     (errors.IdempotencyConflict, NO),
     (errors.Duplicate, NO),
-    (errors.NotPossible, NO),
     (errors.ResourceBusy, BUSY),
     (errors.Deadlock, BUSY),
     (errors.SerializationFailure, BUSY),

@@ -247,7 +247,7 @@ def _each(
             for job_id in dict.fromkeys(job_ids):
                 try:
                     answer = one(space, job_id)
-                except (errors.Duplicate, errors.NotPossible, errors.ResourceBusy) as error:
+                except (errors.Duplicate, errors.ResourceBusy) as error:
                     answer = _Answer(job_id, error.code, str(error), exits.code_of(error))
                 answers.append(answer)
                 if not as_json:
