@@ -7,6 +7,7 @@ lock_timeout (in the functions), statement_timeout (a connection option), and th
 
 from __future__ import annotations
 
+import select
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencerow import limits
@@ -114,6 +115,19 @@ class _Base:
         return rows
 
 
+def spoken_to(connection: psycopg.AsyncConnection[Row] | psycopg.Connection[Row]) -> bool:
+    """
+    Whether the server said something on an idle connection: nearly always that it closes it.
+
+    Asked before sending, because a write into a closed connection looks like one whose reply was lost.
+    """
+    if connection.closed:
+        return True
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+    return bool(poller.poll(0))
+
+
 class AsyncSession(_Base):
     """One connection of an asyncio program; not to be shared by tasks at the same time."""
 
@@ -150,6 +164,8 @@ class AsyncSession(_Base):
             DatabaseUnavailable: nothing was done.  CommitUncertain: the reply to a write was lost.
             StoreError, ClaimLost, Duplicate, …: as the database answered; nothing was done.
         """
+        if self._connection is not None and spoken_to(self._connection):
+            await self.close()
         await self.connect()
         return await self.drive(self.target.isolation.transact(op))
 
@@ -235,6 +251,8 @@ class SyncSession(_Base):
 
     def run(self, op: Op[T]) -> T:
         """As AsyncSession.run."""
+        if self._connection is not None and spoken_to(self._connection):
+            self.close()
         self.connect()
         return self.drive(self.target.isolation.transact(op))
 
