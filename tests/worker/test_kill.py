@@ -79,3 +79,22 @@ def test_losses_that_must_not_be_repeated_end_failed_at_once(place: Place) -> No
     place.all_in("done")
     second.send(signal.SIGTERM)
     assert second.ended() == 0
+
+
+@pytest.mark.slow
+def test_a_process_for_suspects_drains_when_its_worker_is_killed(place: Place) -> None:
+    """Else every killed worker would leave some of them, beside those of the worker that follows. Slow: two losses."""
+    (job,) = place.enqueue("wait", payload=gate("c"))
+    first = place.worker("--lease", "1s")
+    place.seen("begun")
+    first.process.kill()
+    second = place.worker("--lease", "1s", "--grace", "10s")
+    alone = place.seen("begun", 2)[-1]
+    assert alone.pid not in (first.pid, second.pid)
+
+    second.process.kill()
+    place.open("c")
+    place.all_in("done")
+
+    until(lambda: not alive(alone.pid), "its end")
+    assert place.space.value("SELECT generation FROM fencerow.ended WHERE job_id = %s", (job,)) == 2

@@ -12,7 +12,7 @@ SETTINGS_VARIABLE = "FENCEROW_WORKER_SETTINGS"
 """Environment variable with the settings as JSON, for ``python -m fencerow.worker``: a DSN does not belong in argv."""
 
 SUPERVISOR_VARIABLE = "FENCEROW_SUPERVISOR"
-"""Environment variable with the pid of the supervisor: a worker whose supervisor is gone drains and ends."""
+"""Environment variable with the pid of whoever started it, a supervisor or a worker: once that is gone it drains and ends."""
 
 
 @dataclass(frozen=True, slots=True)

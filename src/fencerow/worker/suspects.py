@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from fencerow.log import logger
-from fencerow.worker.settings import SETTINGS_VARIABLE, WorkerSettings
+from fencerow.worker.settings import SETTINGS_VARIABLE, SUPERVISOR_VARIABLE, WorkerSettings
 
 SETTLE_SECONDS = 5.0
 """What a process may take after its grace, to cancel, to settle and to end."""
@@ -60,11 +60,17 @@ class Isolation:
             alone=True,
             name=f"{self._worker}/alone",
         )
+        # It follows its worker: else each killed worker would leave up to `concurrency` of them beside those of the next.
+        environment = {
+            **os.environ,
+            SETTINGS_VARIABLE: json.dumps(asdict(settings)),
+            SUPERVISOR_VARIABLE: str(os.getpid()),
+        }
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "fencerow.worker",
-            env={**os.environ, SETTINGS_VARIABLE: json.dumps(asdict(settings))},
+            env=environment,
             start_new_session=True,
         )
         self._children[process] = asyncio.create_task(self._wait(process))
