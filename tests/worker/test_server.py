@@ -104,6 +104,8 @@ def test_read_only_is_waited_for_on_fresh_connections(place: Place, server: Clus
         space.connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
         space.connection.execute("SELECT pg_reload_conf()")
         space.connection.execute("RESET default_transaction_read_only")
+    # A session takes a reloaded setting in when the signal has reached it.
+    until(lambda: space.value("SHOW default_transaction_read_only") == "off", "the setting to arrive")
     place.enqueue("quick", 3)
     place.all_in("done")
     assert space.rows("SELECT * FROM fencerow.attempt") == []
